@@ -1,0 +1,51 @@
+# make setup   a virtual environment in .venv with exact pins, and the model (98 MB, cached)
+# make demo    two real faults on a real engine: found, fixed live, verified
+# make test    the default suite (under 10 minutes on 2 cores)
+# make check   lint, types, import contracts, rule lint
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: setup model check fast-check test slow peer demo demo-control bench lock clean
+
+setup: $(STAMP) model
+
+$(STAMP): requirements.cpu.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("infradoc needs Python 3.11 to 3.13; set PYTHON=python3.x") if not (3, 11) <= sys.version_info[:2] <= (3, 13) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.cpu.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $(STAMP)
+
+model: $(STAMP)
+	$(BIN)/infradoc model get smollm2-135m
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/infradoc rules lint
+
+test: setup
+	$(BIN)/pytest
+
+slow: setup
+	$(BIN)/pytest -m slow
+
+demo: setup
+	$(BIN)/infradoc demo
+
+demo-control: setup
+	$(BIN)/infradoc demo --no-fix
+
+# The lock is for the CPU build of torch, which does not bring triton; a CUDA build pins its own.
+lock:
+	printf 'torch==2.13.0\ntriton==3.9.0\n' > .venv/constraints.txt
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --extra engine --extra dev --no-header --no-annotate --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-emit-trusted-host --constraint .venv/constraints.txt -o requirements.cpu.lock pyproject.toml
+	sed -i -e "s/+cpu$$//" -e "1i # Exact pins that make setup installs (CPU build of torch). Made by make lock; ranges are in pyproject.toml." requirements.cpu.lock
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

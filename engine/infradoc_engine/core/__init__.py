@@ -1,0 +1,1 @@
+"""Block pool, prefix cache, scheduler, ledgers. Standard library only."""

@@ -1,0 +1,51 @@
+"""What one scheduling decision says: all that the model runner sees of the scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from infradoc_engine.core.request import FinishReason, Preemption
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRequest:
+    """Tokens of one request to compute in this step.
+
+    `token_ids` sit at positions [start, start + len(token_ids)); their KV goes to
+    block_table[position // block_size], offset position % block_size. `samples` is true when the last of them is the
+    request's newest known token, so that a next token is to be sampled from its logits. A decode has one token.
+    """
+
+    request_id: str
+    token_ids: list[int]
+    start: int
+    block_table: list[int]  # a snapshot; block ids, one per block_size positions
+    samples: bool
+    is_prefill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOutput:
+    """One step. `block_copies` (copy-on-write: source, destination) come before any KV write of the step."""
+
+    step: int
+    scheduled: list[ScheduledRequest]
+    block_copies: list[tuple[int, int]] = field(default_factory=list)
+    preempted: list[tuple[str, Preemption]] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)  # preempted earlier, running again from this step
+    admitted: list[str] = field(default_factory=list)  # running for the first time from this step
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        return sum(len(s.token_ids) for s in self.scheduled if s.is_prefill)
+
+    @property
+    def num_decode_tokens(self) -> int:
+        return sum(len(s.token_ids) for s in self.scheduled if not s.is_prefill)
+
+
+@dataclass(frozen=True, slots=True)
+class StepUpdate:
+    """What `Scheduler.update` did with the sampled tokens: (request id, token, finish reason or None) in order."""
+
+    tokens: list[tuple[str, int, FinishReason | None]]

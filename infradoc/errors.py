@@ -1,0 +1,21 @@
+"""One base error: what failed, where, and what to do next. The command line prints it as one sentence."""
+
+from __future__ import annotations
+
+
+class InfradocError(Exception):
+    """A fault that a person can act on.
+
+    `message` says what and where; `hint` says what to do next. `exit_code` is 2 for wrong usage or input (design
+    contract of the command line), 1 for faults inside infradoc.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()

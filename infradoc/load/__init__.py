@@ -1,0 +1,1 @@
+"""Real traffic: the load generator behind `infradoc bench` and `infradoc demo`."""

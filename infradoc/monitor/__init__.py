@@ -1,0 +1,1 @@
+"""One tick through the flow: sample -> signals -> rules -> findings."""

@@ -1,0 +1,1 @@
+"""findings -> actions -> verify: plan, apply, judge, undo."""

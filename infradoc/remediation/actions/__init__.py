@@ -1,0 +1,1 @@
+"""What each action of the closed list does to a live engine."""

@@ -1,0 +1,1 @@
+"""A diagnosis as data (report v1) and as text."""

@@ -1,0 +1,1 @@
+"""The signal store of one target: series, events, facts."""

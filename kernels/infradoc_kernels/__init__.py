@@ -1,0 +1,1 @@
+"""Attention and elementwise kernels, chosen by device behind `ops`."""

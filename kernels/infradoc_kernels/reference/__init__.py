@@ -1,0 +1,1 @@
+"""Plain PyTorch twins of every kernel: readable first."""

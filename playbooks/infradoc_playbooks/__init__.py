@@ -1,0 +1,1 @@
+"""A runbook per finding id, in English and Chinese."""

@@ -1,0 +1,1 @@
+"""Rule model, evaluation, catalog, signal maps. Pure: no network, no clock, no torch."""

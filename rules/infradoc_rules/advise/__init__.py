@@ -1,0 +1,1 @@
+"""Typed sizing functions: (frame, facts) -> a change with number, cost and loser."""

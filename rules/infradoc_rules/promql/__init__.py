@@ -1,0 +1,1 @@
+"""A stated subset of PromQL, evaluated in process."""
