@@ -26,7 +26,10 @@ class ScheduledRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOutput:
-    """One step. `block_copies` (copy-on-write: source, destination) come before any KV write of the step."""
+    """One step. `block_copies` (copy-on-write: source, destination) come before any KV write of the step.
+
+    A source may be written later in the step or be a later destination: copy in list order, or read all first.
+    """
 
     step: int
     scheduled: list[ScheduledRequest]
@@ -34,6 +37,7 @@ class ScheduleOutput:
     preempted: list[tuple[str, Preemption]] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)  # preempted earlier, running again from this step
     admitted: list[str] = field(default_factory=list)  # running for the first time from this step
+    finished: list[tuple[str, FinishReason]] = field(default_factory=list)  # ended: the pool can never hold them
 
     @property
     def num_prefill_tokens(self) -> int:
