@@ -1,0 +1,147 @@
+"""Families that are read at scrape time: the engine's state, its configuration, the server's processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from infradoc_engine.engine import Engine
+from infradoc_engine.exposition import Sample, write_family
+from infradoc_engine.server.live_config import LiveConfig
+from infradoc_engine.tokenizer_pool import TokenizerPool
+
+MEMORY_PARTS = ("weights", "kv", "activations", "graphs", "other")
+
+
+class EngineCollector:
+    """Scheduler, cache and memory; the engine's lock is held for the copies alone."""
+
+    def __init__(self, engine: Engine, memory_account: Callable[[], Mapping[str, int]], stall_seconds: float) -> None:
+        self._engine = engine
+        self._memory_account = memory_account
+        self._stall_seconds = stall_seconds
+
+    def __call__(self, out: list[str]) -> None:
+        engine = self._engine
+        with engine.lock:
+            ledger = engine.cache.ledger()
+            stats = engine.scheduler.stats
+            finished, preemptions = dict(stats.finished), dict(stats.preemptions)
+            running, waiting = engine.num_running, engine.num_waiting
+        blocks = ledger.num_blocks
+        _gauge(out, "llm_requests_running", "Requests in the running batch", running)
+        _gauge(out, "llm_requests_waiting", "Requests queued in the scheduler", waiting)
+        _counter(out, "llm_requests_finished_total", "Finished requests", _by("reason", finished))
+        _gauge(out, "llm_kv_cache_usage_ratio", "Share of KV blocks that are not available", ledger.usage_ratio)
+        _gauge(out, "llm_kv_pool_blocks", "Blocks in the pool", blocks)
+        _gauge(out, "llm_kv_available_blocks", "Blocks that can be handed out", ledger.available_blocks)
+        write_family(out, "llm_kv_blocks", "gauge", "The block ledger", _by("state", ledger.by_state()))
+        _gauge(out, "llm_kv_block_size_tokens", "Tokens per block", ledger.block_size)
+        _gauge(out, "llm_kv_pool_tokens", "Tokens that the pool holds", blocks * ledger.block_size)
+        _gauge(out, "llm_kv_evictable_tokens", "Cached tokens no request refers to", ledger.cached * ledger.block_size)
+        _gauge(out, "llm_kv_fragmentation_ratio", "Allocated KV that holds no token", ledger.fragmentation_ratio)
+        _gauge(out, "llm_kv_tail_waste_tokens", "Empty token places in last blocks", ledger.tail_waste_tokens)
+        _counter(out, "llm_preemptions_total", "Requests that lost their blocks", _by("reason", preemptions))
+        for name, means, value in (
+            ("llm_recomputed_tokens_total", "Tokens computed again after preemption", stats.recomputed_tokens),
+            ("llm_prefix_cache_queried_tokens_total", "Prompt tokens looked up", stats.prefix_queried_tokens),
+            ("llm_prompt_tokens_total", "Prompt tokens taken in, cached ones included", stats.prompt_tokens),
+            ("llm_prompt_computed_tokens_total", "Prompt tokens computed", stats.prompt_computed_tokens),
+            ("llm_generation_tokens_total", "Output tokens", stats.generation_tokens),
+        ):
+            _counter(out, name, means, [({}, value)])
+        hits = [({"tier": "device"}, stats.prefix_hit_tokens)]
+        _counter(out, "llm_prefix_cache_hit_tokens_total", "Prompt tokens found in the prefix cache", hits)
+        _counter(out, "llm_steps_total", "Steps run", [({"graph": "false"}, stats.steps)])
+        _gauge(out, "llm_engine_ready", "1 while tokens can move", int(engine.trouble(self._stall_seconds) is None))
+        if engine.last_step_unix is not None:
+            means = "Unix time of the last finished step"
+            _gauge(out, "llm_engine_last_step_timestamp_seconds", means, engine.last_step_unix)
+        account = self._memory_account()
+        parts: dict[str, int] = {part: int(account.get(part, 0)) for part in MEMORY_PARTS}
+        write_family(out, "llm_device_memory_bytes", "gauge", "The engine's memory account", _by("part", parts))
+
+
+class ConfigCollector:
+    """Knobs as numbers or infos, and what is served."""
+
+    def __init__(self, live: LiveConfig, engine: Engine, *, model: str, dtype: str, quantization: str | None) -> None:
+        self._live = live
+        self._engine = engine
+        self._model = {"model": model, "dtype": dtype, "quantization": quantization or "none"}
+
+    def __call__(self, out: list[str]) -> None:
+        numbers: list[Sample] = []
+        infos: list[Sample] = []
+        for name, value, origin in self._live.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                numbers.append(({"knob": name, "origin": origin}, value))
+            elif value is not None:
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                infos.append(({"knob": name, "value": text, "origin": origin}, 1))
+        write_family(out, "config_value", "gauge", "Number of a knob", numbers)
+        write_family(out, "config_info", "gauge", "A knob whose value is not a number", infos)
+        model = self._model | {"max_model_len": str(self._live.max_model_len)}
+        write_family(out, "llm_model_info", "gauge", "What is served", [(model, 1)])
+        cache = {
+            "block_size": str(self._engine.cache.block_size),
+            "num_blocks": str(self._engine.cache.num_blocks),
+            "kv_cache_dtype": self._model["dtype"],
+            "prefix_caching": str(self._live.value("prefix_caching")).lower(),
+            "gpu_memory_utilization": str(self._live.value("gpu_memory_utilization")),
+        }
+        write_family(out, "llm_cache_config_info", "gauge", "Cache configuration", [(cache, 1)])
+
+
+class ProcessCollector:
+    """Memory, CPU time and age of the server's processes, from /proc (nothing where there is none)."""
+
+    def __init__(self, pool: TokenizerPool) -> None:
+        self._pool = pool
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
+
+    def __call__(self, out: list[str]) -> None:
+        waiting = self._pool.num_waiting
+        _gauge(out, "llm_tokenizer_queue_requests", "Requests waiting for a tokenizer worker", waiting)
+        rows: list[tuple[dict[str, str], tuple[float, float, float, int]]] = []
+        for role, pid in [("api", os.getpid()), *(("tokenizer", pid) for pid in self._pool.pids)]:
+            found = self._read(pid)
+            if found is not None:
+                rows.append(({"role": role, "pid": str(pid)}, found))
+        for index, (name, kind, means) in enumerate(
+            (
+                ("proc_resident_memory_bytes", "gauge", "Resident memory"),
+                ("proc_cpu_seconds_total", "counter", "CPU time"),
+                ("proc_start_time_seconds", "gauge", "Unix start time"),
+                ("proc_open_fds", "gauge", "Open file descriptors"),
+            )
+        ):
+            write_family(out, name, kind, means, ((labels, found[index]) for labels, found in rows))
+
+    def _read(self, pid: int) -> tuple[float, float, float, int] | None:
+        try:
+            # The name may hold spaces and brackets: fields are counted from the last bracket.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fds = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 (no Path object per descriptor)
+        except OSError:
+            return None
+        cpu = (int(fields[11]) + int(fields[12])) / self._ticks
+        started = self._boot + int(fields[19]) / self._ticks
+        return float(int(fields[21]) * self._page), cpu, started, fds
+
+
+def _by(label: str, values: Mapping[Any, int]) -> list[Sample]:
+    return [({label: name}, value) for name, value in values.items()]
+
+
+def _gauge(out: list[str], name: str, means: str, value: float) -> None:
+    write_family(out, name, "gauge", means, [({}, value)])
+
+
+def _counter(out: list[str], name: str, means: str, samples: Iterable[Sample]) -> None:
+    write_family(out, name, "counter", means, samples)

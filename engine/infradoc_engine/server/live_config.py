@@ -1,0 +1,170 @@
+"""The knobs while serving: values with origin, one version, a lease for writers, changes all or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from infradoc_engine.knobs import KNOBS, KnobError, KnobValue, find
+from infradoc_engine.server.errors import ApiError
+
+Apply = Callable[[KnobValue], Awaitable[KnobValue]]  # returns the value that took effect; raises CannotApply
+
+
+class CannotApply(RuntimeError):
+    """A valid value that this server cannot take now; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one writer to change the configuration until `expires` (monotonic seconds)."""
+
+    holder: str
+    expires: float
+
+
+class LiveConfig:
+    """Read from every thread; `change` runs on the control loop alone."""
+
+    def __init__(
+        self,
+        values: Mapping[str, KnobValue],
+        origins: Mapping[str, str],
+        appliers: Mapping[str, Apply],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._values = dict(values)
+        self._origins = dict(origins)
+        self._appliers = dict(appliers)
+        self._clock = clock
+        self._lease: Lease | None = None
+        self.version = 1
+
+    # --- reading ---
+
+    def value(self, name: str) -> KnobValue:
+        return self._values[name]
+
+    def items(self) -> list[tuple[str, KnobValue, str]]:
+        """(knob, value, origin) of every knob."""
+        return [(name, value, self._origins[name]) for name, value in self._values.items()]
+
+    @property
+    def max_model_len(self) -> int:
+        return int(self._values["max_model_len"] or 0)
+
+    @property
+    def truncation_policy(self) -> str:
+        return str(self._values["truncation_policy"])
+
+    @property
+    def max_queued_requests(self) -> int | None:
+        value = self._values["max_queued_requests"]
+        return None if value is None else int(value)
+
+    @property
+    def max_num_seqs(self) -> int:
+        return int(self._values["max_num_seqs"] or 0)
+
+    def describe(self) -> dict[str, object]:
+        """version, lease and knobs as GET /admin/config shows them."""
+        lease = self.lease
+        shown = None
+        if lease is not None:
+            shown = {"holder": lease.holder, "expires_in_seconds": round(lease.expires - self._clock(), 3)}
+        knobs = {
+            name: {
+                "value": value,
+                "origin": origin,
+                "bounds": list(KNOBS[name].bounds),
+                "change": KNOBS[name].change,
+                "flag": KNOBS[name].flag,
+            }
+            for name, value, origin in self.items()
+        }
+        return {"version": self.version, "lease": shown, "knobs": knobs}
+
+    @property
+    def lease(self) -> Lease | None:
+        if self._lease is not None and self._lease.expires <= self._clock():
+            self._lease = None
+        return self._lease
+
+    # --- writing ---
+
+    async def change(self, patch: Mapping[str, object], if_match: str | None, lease_header: str | None) -> None:
+        """Check everything, then apply knob by knob.
+
+        Raises ApiError: 428 no If-Match, 412 another version, 423 leased by another, 422 unknown knob or bad value,
+        409 not changeable while serving or not possible now. Only the last may come after other knobs of the same patch
+        were applied; its sentence names them.
+        """
+        wanted = self._check_lease(lease_header)
+        self._check_version(if_match)
+        changes = self._check_values(patch)
+        if wanted is not None:
+            self._lease = wanted if wanted.expires > self._clock() else None
+        done: list[str] = []
+        try:
+            for name, value in changes.items():
+                self._values[name] = await self._appliers[name](value)
+                self._origins[name] = "api"
+                done.append(name)
+        except CannotApply as error:
+            applied = f" Already applied: {', '.join(done)}." if done else ""
+            raise ApiError(409, f"{error}{applied}", code="not_possible", param=name) from None
+        finally:
+            self.version += bool(done)
+
+    def _check_lease(self, header: str | None) -> Lease | None:
+        current = self.lease
+        wanted = None if header is None else self._parse_lease(header)
+        if current is not None and (wanted is None or wanted.holder != current.holder):
+            seconds = current.expires - self._clock()
+            message = f"The configuration is leased by {current.holder!r} for another {seconds:.0f} s; try again then."
+            raise ApiError(423, message, code="leased")
+        return wanted
+
+    def _parse_lease(self, header: str) -> Lease:
+        holder, _, seconds = header.rpartition(";")
+        try:
+            duration = float(seconds)
+            if not holder.strip() or not 0 <= duration <= 3600:
+                raise ValueError
+        except ValueError:
+            message = f"X-Infradoc-Lease cannot be {header[:80]!r}; write it as holder;seconds with 0 to 3600 seconds."
+            raise ApiError(422, message, code="invalid_lease") from None
+        return Lease(holder.strip(), self._clock() + duration)
+
+    def _check_version(self, if_match: str | None) -> None:
+        if if_match is None:
+            message = f"PATCH needs the header If-Match with the version you read (now {self.version})."
+            raise ApiError(428, message, code="if_match_missing")
+        sent = if_match.strip().removeprefix("W/").strip('"')
+        if sent not in ("*", str(self.version)):
+            message = (
+                f"The configuration is at version {self.version}, not {sent[:40]}; read it again before changing it."
+            )
+            raise ApiError(412, message, code="version_mismatch")
+
+    def _check_values(self, patch: Mapping[str, object]) -> dict[str, KnobValue]:
+        """Values that differ from the present ones, in the order of the knob table."""
+        checked: dict[str, KnobValue] = {}
+        for name, value in patch.items():
+            try:
+                checked[name] = find(name).check(value)
+            except KnobError as error:
+                raise ApiError(422, str(error), code="invalid_knob", param=name) from None
+        changes = {name: checked[name] for name in KNOBS if name in checked and checked[name] != self._values[name]}
+        for name in changes:
+            if KNOBS[name].change != "live" or name not in self._appliers:
+                message = f"{name} cannot change while serving; restart with {KNOBS[name].flag} {checked[name]}."
+                raise ApiError(409, message, code="not_live", param=name)
+        return dict(sorted(changes.items(), key=lambda item: _RISK_ORDER.get(item[0], 9)))
+
+
+_RISK_ORDER = {
+    "kv_pool_tokens": 0,
+    "tokenizer_workers": 1,
+}  # what can fail comes first, so that nothing else is half done

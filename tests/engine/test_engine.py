@@ -1,0 +1,251 @@
+"""The step loop with a runner that computes nothing: delivery, commands, failures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from infradoc_engine.core.kv_cache_manager import KVCacheManager
+from infradoc_engine.core.request import Request
+from infradoc_engine.core.scheduler.limits import SchedulerLimits
+from infradoc_engine.core.scheduler.output import ScheduleOutput
+from infradoc_engine.core.scheduler.scheduler import Scheduler
+from infradoc_engine.engine import Engine, Job, TokenEvent
+from infradoc_engine.latency import LatencyLedger
+from infradoc_engine.metrics import EngineMetrics
+from infradoc_engine.sampler import Sampled, SamplingParams
+
+
+class CountingRunner:
+    """Token n of a request is n; `before_step` may raise, or wait, as a real step might."""
+
+    def __init__(self) -> None:
+        self.before_step: Callable[[ScheduleOutput], None] = lambda output: None
+        self.released: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.grown: list[int] = []
+
+    def execute(self, output: ScheduleOutput, params: Mapping[str, SamplingParams]) -> dict[str, Sampled]:
+        self.before_step(output)
+        sampled = {}
+        for scheduled in output.scheduled:
+            assert scheduled.request_id in params
+            if scheduled.samples:
+                token = self.counts[scheduled.request_id] = self.counts.get(scheduled.request_id, 0) + 1
+                sampled[scheduled.request_id] = Sampled(token)
+        return sampled
+
+    def release(self, request_id: str) -> None:
+        self.released.append(request_id)
+
+    def grow_kv(self, num_blocks: int) -> None:
+        self.grown.append(num_blocks)
+
+
+class Bench:
+    """An engine with what it delivered."""
+
+    def __init__(self, num_blocks: int = 64) -> None:
+        self.runner = CountingRunner()
+        self.cache = KVCacheManager(num_blocks, 4, prefix_caching=False)
+        limits = SchedulerLimits(max_num_seqs=4, max_num_batched_tokens=64, max_model_len=128, prefix_caching=False)
+        self.events: list[TokenEvent] = []
+        self.batches: list[int] = []
+        self.changed = threading.Condition()
+        self.metrics = EngineMetrics()
+        self.log: list[str] = []
+        self.engine = Engine(
+            Scheduler(limits, self.cache),
+            self.cache,
+            self.runner,
+            deliver=self.deliver,
+            metrics=self.metrics,
+            log=self.log.append,
+        )
+        self.ledgers: dict[str, LatencyLedger] = {}
+
+    def deliver(self, events: Sequence[TokenEvent]) -> None:
+        with self.changed:
+            self.events.extend(events)
+            self.batches.append(len(events))
+            self.changed.notify_all()
+
+    def submit(self, name: str, prompt: int = 4, max_tokens: int = 3) -> None:
+        ledger = self.ledgers[name] = LatencyLedger(time.monotonic)
+        ledger.begin("queue")
+        request = Request(name, list(range(prompt)), max_tokens)
+        self.engine.submit(Job(request, SamplingParams(temperature=0.0), ledger))
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(done, 10), self.events
+
+    def ended(self, *names: str) -> Callable[[], bool]:
+        return lambda: {e.request_id for e in self.events if e.finish_reason} >= set(names)
+
+    def of(self, name: str) -> list[TokenEvent]:
+        return [event for event in self.events if event.request_id == name]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    made.engine.start()
+    yield made
+    made.engine.stop()
+
+
+def test_tokens_come_in_order_and_one_batch_a_step(bench: Bench) -> None:
+    gate = threading.Event()
+    bench.runner.before_step = lambda output: gate.wait(10) and None
+    bench.submit("warm")
+    for name in "abc":
+        bench.submit(name)
+    gate.set()
+    bench.wait(bench.ended("warm", "a", "b", "c"))
+    for name in "abc":
+        assert [event.token.token_id for event in bench.of(name) if event.token] == [1, 2, 3]
+        assert [event.finish_reason for event in bench.of(name)] == [None, None, "length"]
+    assert max(bench.batches) >= 3
+    assert sorted(bench.runner.released) == ["a", "b", "c", "warm"]
+    assert bench.engine.jobs == {}
+    assert bench.metrics.step_tokens.total()[0] == len(bench.batches)
+
+
+def test_allocation_failure_ends_the_step_s_requests_and_no_others(bench: Bench) -> None:
+    def refuse_long(output: ScheduleOutput) -> None:
+        if any(len(s.token_ids) > 50 for s in output.scheduled):
+            raise MemoryError("no memory for a step of 60 tokens")
+
+    bench.runner.before_step = refuse_long
+    bench.submit("huge", prompt=60)
+    bench.wait(bench.ended("huge"))
+    (event,) = bench.of("huge")
+    assert event.finish_reason == "error" and event.failure is not None
+    assert event.failure.kind == "memory" and "no memory" in event.failure.message
+    bench.submit("small")
+    bench.wait(bench.ended("small"))
+    assert bench.of("small")[-1].finish_reason == "length"
+    assert bench.engine.trouble(10) is None
+    assert bench.engine.oom_steps == 1
+    assert bench.engine.scheduler.stats.finished["error"] == 1
+    assert bench.cache.ledger().live == 0
+    bench.cache.check_integrity()
+
+
+def test_steps_that_keep_failing_are_trouble_until_one_works(bench: Bench) -> None:
+    def refuse(output: ScheduleOutput) -> None:
+        raise RuntimeError("the device is gone")
+
+    bench.runner.before_step = refuse
+    for name in "abc":
+        bench.submit(name)
+        bench.wait(bench.ended(name))
+    assert "last 3 steps failed" in str(bench.engine.trouble(10))
+    bench.runner.before_step = lambda output: None
+    bench.submit("d")
+    bench.wait(bench.ended("d"))
+    assert bench.engine.trouble(10) is None
+
+
+def test_abort_frees_the_blocks_and_delivers_nothing_more(bench: Bench) -> None:
+    started, gate = threading.Event(), threading.Event()
+
+    def hold(output: ScheduleOutput) -> None:
+        started.set()
+        gate.wait(10)
+
+    bench.runner.before_step = hold
+    bench.submit("a", max_tokens=100)
+    assert started.wait(10)
+    bench.engine.abort("a")
+    gate.set()
+    bench.engine.call(lambda: None).result(10)
+    count = len(bench.events)
+    assert bench.cache.ledger().live == 0
+    assert not bench.engine.has_work
+    assert bench.engine.scheduler.stats.finished["abort"] == 1
+    assert len(bench.events) == count
+    bench.engine.abort("a")
+    bench.engine.abort("never-seen")
+    assert bench.engine.call(lambda: 5).result(10) == 5
+
+
+def test_call_returns_results_and_exceptions(bench: Bench) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    assert bench.engine.call(threading.current_thread).result(10).name == "engine"
+    with pytest.raises(ValueError, match="no"):
+        bench.engine.call(fail).result(10)
+    bench.engine.call(lambda: bench.engine.grow_pool(80)).result(10)
+    assert bench.runner.grown == [80] and bench.cache.num_blocks == 80
+
+
+def test_too_long_comes_back_as_a_failure(bench: Bench) -> None:
+    bench.submit("long", prompt=128)
+    bench.wait(bench.ended("long"))
+    (event,) = bench.of("long")
+    assert event.failure is not None and event.failure.kind == "length"
+    assert "long" not in bench.engine.jobs
+
+
+def test_a_stalled_step_is_trouble_and_idleness_is_not(bench: Bench) -> None:
+    started, gate = threading.Event(), threading.Event()
+    assert bench.engine.trouble(0.0) is None  # no work, however short the patience
+
+    def hold(output: ScheduleOutput) -> None:
+        started.set()
+        gate.wait(10)
+
+    bench.runner.before_step = hold
+    bench.submit("a")
+    assert started.wait(10)
+    time.sleep(0.02)
+    assert "no step has finished" in str(bench.engine.trouble(0.01))
+    gate.set()
+    bench.wait(bench.ended("a"))
+    assert bench.engine.trouble(5.0) is None
+
+
+def test_a_fault_of_the_loop_fails_what_is_in_flight_and_stays_visible(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise AssertionError("ledger does not add up")
+
+    monkeypatch.setattr(bench.engine.scheduler, "update", broken)
+    bench.submit("a")
+    bench.wait(bench.ended("a"))
+    assert bench.of("a")[0].failure is not None
+    bench.engine._thread.join(10)
+    assert "ledger does not add up" in str(bench.engine.trouble(10))
+    assert any("engine loop ended" in line for line in bench.log)
+    with pytest.raises(RuntimeError, match="not running"):
+        bench.engine.call(lambda: None).result(10)
+    bench.submit("b")
+    bench.wait(bench.ended("b"))
+    assert bench.of("b")[0].failure is not None
+
+
+def test_ledger_spans_cover_preemption() -> None:
+    bench = Bench(num_blocks=10)  # 40 tokens for two requests that want 32 each
+    bench.engine.start()
+    try:
+        bench.submit("a", prompt=8, max_tokens=24)
+        bench.submit("b", prompt=8, max_tokens=24)
+        bench.wait(bench.ended("a", "b"))
+        assert bench.engine.scheduler.stats.preemptions["kv_full"] > 0
+        victim = bench.ledgers["b"]
+        assert victim.stages["preempted"] > 0
+        assert [len([e for e in bench.of(name) if e.token]) for name in "ab"] == [24, 24]
+        for ledger in bench.ledgers.values():
+            assert ledger.engine_end is not None
+            engine_side = sum(ledger.stages[stage] for stage in ("queue", "prefill", "preempted", "decode"))
+            assert engine_side == pytest.approx(ledger.engine_end - ledger.arrival, abs=0.01)
+    finally:
+        bench.engine.stop()

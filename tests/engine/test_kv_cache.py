@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from infradoc_engine.kv_cache import KVCache, bytes_per_token
+from infradoc_engine.weights.config import ModelConfig
+
+CONFIG = ModelConfig("llama", 32, 3, 4, 2, 8, 48, 100, 1e4, 128, 1e-5, True)
+
+
+def make(num_blocks: int = 4) -> KVCache:
+    cache = KVCache(CONFIG, num_blocks, 16, torch.float32, torch.device("cpu"))
+    for index, (k, v) in enumerate(cache.layers):
+        for block in range(num_blocks):
+            k[block], v[block] = 100 * index + block, -100 * index - block
+    return cache
+
+
+def contents(cache: KVCache, blocks: int) -> list[list[float]]:
+    return [[float(part[block, 1, 7, 3]) for block in range(blocks)] for pair in cache.layers for part in pair]
+
+
+def test_sizes() -> None:
+    cache = make()
+    assert bytes_per_token(CONFIG, torch.float32) == 2 * 3 * 2 * 8 * 4
+    assert cache.num_bytes == 4 * 16 * bytes_per_token(CONFIG, torch.float32)
+
+
+def test_growth_keeps_contents() -> None:
+    cache = make()
+    before = contents(cache, 4)
+    cache.grow(9)
+    assert cache.num_blocks == 9 and all(part.shape == (9, 2, 16, 8) for pair in cache.layers for part in pair)
+    assert contents(cache, 4) == before
+    with pytest.raises(ValueError, match="cannot shrink to 8"):
+        cache.grow(8)
+
+
+@pytest.mark.parametrize("failing_call", [1, 2, 5, 6])
+def test_failed_growth_leaves_the_old_pool_whole(monkeypatch: pytest.MonkeyPatch, failing_call: int) -> None:
+    cache = make()
+    before, calls = contents(cache, 4), 0
+    real = torch.empty
+
+    def empty(*args: object, **kwargs: object) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == failing_call:
+            raise RuntimeError("can't allocate memory")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(RuntimeError, match="allocate"):
+        cache.grow(9)
+    monkeypatch.undo()
+    assert cache.num_blocks == 4 and contents(cache, 4) == before
+    assert all(part.shape[0] == 4 and part.is_contiguous() for pair in cache.layers for part in pair)
+    cache.grow(9)
+    assert contents(cache, 4) == before
+
+
+def test_copies_read_before_they_write() -> None:
+    cache = make()
+    cache.copy_blocks([(0, 1), (1, 2)])
+    assert contents(cache, 4)[0] == [0.0, 0.0, 1.0, 3.0]
+    assert contents(cache, 4)[5] == [-200.0, -200.0, -201.0, -203.0]
+    cache.copy_blocks([])

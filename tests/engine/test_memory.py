@@ -1,0 +1,207 @@
+"""Real limits, each in a process of its own; and the arithmetic of the pool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from infradoc_engine.memory import (
+    NotEnoughMemory,
+    PoolRequest,
+    available_bytes,
+    is_out_of_memory,
+    measure_peak,
+    size_pool,
+    status_bytes,
+)
+
+MIB = 1 << 20
+linux = pytest.mark.skipif(status_bytes("VmData") is None, reason="needs /proc")
+
+ASK = PoolRequest(
+    device_bytes=1000 * MIB,
+    utilization=0.9,
+    weight_bytes=500 * MIB,
+    activation_bytes=50 * MIB,
+    other_bytes=50 * MIB,
+    bytes_per_token=MIB // 16,
+    block_size=16,
+    max_model_len=1024,
+    max_num_seqs=100,
+    pool_tokens=None,
+)
+
+
+def in_child(code: str) -> Any:
+    """Runs code in a fresh interpreter; it prints one line of JSON last."""
+    prelude = "import json\nimport torch\ntorch.set_num_threads(1)\n"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", prelude + code], capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def test_pool_takes_what_is_left() -> None:
+    assert size_pool(ASK) == 300  # 1000 * 0.9 - 600 MiB, one MiB a block
+    assert size_pool(replace(ASK, max_num_seqs=2)) == 128  # more would never be used
+    assert size_pool(replace(ASK, pool_tokens=1600)) == 100
+    assert sum(ASK.account().values()) == 900 * MIB
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weight_bytes": 790 * MIB},
+        {"weight_bytes": 900 * MIB},
+        {"pool_tokens": 16 * 400},
+        {"pool_tokens": 1000},
+        {"pool_tokens": 10},
+    ],
+)
+def test_refusals_offer_settings_that_fit(change: dict[str, int]) -> None:
+    ask = replace(ASK, **change)
+    with pytest.raises(NotEnoughMemory) as caught:
+        size_pool(ask)
+    error = caught.value
+    assert error.fits and "\n" not in str(error) and str(error).endswith(".")
+    assert error.account["weights"] == ask.weight_bytes
+    names = {"device_memory_bytes": "device_bytes", "kv_pool_tokens": "pool_tokens"}
+    for knob, value in error.fits.items():
+        assert f"--{knob.replace('_', '-')} {value}" in str(error)
+        size_pool(replace(ask, **{names.get(knob, knob): value}))  # does fit
+
+
+@linux
+def test_peak_is_what_was_touched() -> None:
+    def work() -> None:
+        for _ in range(3):
+            torch.ones(20 * MIB // 4)  # freed before the next
+
+    peak = measure_peak(work)
+    assert peak is not None and 18 * MIB < peak < 40 * MIB
+
+
+def test_available_is_positive_and_below_the_host() -> None:
+    assert 0 < available_bytes() < 1 << 50
+
+
+def test_refused_allocations_are_told_from_other_faults() -> None:
+    with pytest.raises(RuntimeError) as torch_error:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(torch_error.value)
+    with pytest.raises(MemoryError) as numpy_error:
+        np.empty(1 << 60, dtype=np.uint8)
+    assert is_out_of_memory(numpy_error.value)
+    assert not is_out_of_memory(RuntimeError("shape mismatch")) and not is_out_of_memory(ValueError("out of memory"))
+
+
+@linux
+def test_limit_makes_torch_itself_raise_and_recover() -> None:
+    result = in_child("""
+from infradoc_engine.memory import MemoryLimit, is_out_of_memory
+MIB = 1 << 20
+with MemoryLimit(200 * MIB) as limit:
+    held = torch.empty(150 * MIB, dtype=torch.uint8)
+    used = limit.used_bytes()
+    try:
+        torch.empty(100 * MIB, dtype=torch.uint8)
+        refused = False
+    except RuntimeError as error:
+        refused = is_out_of_memory(error)
+    del held
+    again = torch.empty(100 * MIB, dtype=torch.uint8).numel()
+after = torch.empty(400 * MIB, dtype=torch.uint8).numel()
+print(json.dumps([used, refused, again, after]))
+""")
+    used, refused, again, after = result
+    assert 149 * MIB < used < 160 * MIB
+    assert refused is True and again == 100 * MIB and after == 400 * MIB
+
+
+RUNNER = """
+from pathlib import Path
+from infradoc_engine.core.scheduler.output import ScheduledRequest, ScheduleOutput
+from infradoc_engine.memory import NotEnoughMemory
+from infradoc_engine.model_runner import ModelRunner
+from infradoc_engine.weights import open_model
+files = open_model(Path({path!r}))
+MIB = 1 << 20
+"""
+
+
+@linux
+def test_runner_within_its_budget_grows_until_the_kernel_says_no(model_path: Path) -> None:
+    result = in_child(
+        RUNNER.format(path=str(model_path))
+        + """
+runner = ModelRunner(files, device_memory_bytes=1000 * MIB, kv_pool_tokens=384, max_model_len=128, max_num_seqs=16)
+prompt = list(range(100, 130))
+def step():
+    part = ScheduledRequest("a", prompt, 0, [22, 23], True, True)
+    return runner.execute(ScheduleOutput(0, [part]), {})["a"].token_id
+tokens, blocks = [step()], [runner.num_blocks]
+runner.grow_kv(96)
+tokens.append(step())
+blocks.append(runner.num_blocks)
+try:
+    runner.grow_kv(96 * 50)
+except NotEnoughMemory as error:
+    refused = str(error)
+tokens.append(step())
+blocks.append(runner.num_blocks)
+try:
+    torch.empty(1000 * MIB, dtype=torch.uint8)
+    hit = False
+except RuntimeError:
+    hit = True
+print(json.dumps([tokens, blocks, refused, hit, runner.memory_account()]))
+"""
+    )
+    tokens, blocks, refused, hit, account = result
+    assert len(set(tokens)) == 1 and blocks == [24, 96, 96]
+    assert refused.startswith("No memory for a KV pool of 76800 tokens") and "\n" not in refused
+    assert hit is True
+    assert account["kv"] == 96 * 16 * 46_080 and account["weights"] > 500 * MIB
+    assert 1 * MIB < account["activations"] < 200 * MIB and sum(account.values()) < 1000 * MIB
+
+
+@linux
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("device_memory_bytes=300 * MIB", "The weights of"),
+        ("device_memory_bytes=760 * MIB, max_model_len=4096", "No memory for a KV pool of 4096 tokens"),
+        (
+            "device_memory_bytes=900 * MIB, kv_pool_tokens=100_000, max_model_len=128",
+            "No memory for a KV pool of 100000",
+        ),
+    ],
+)
+def test_runner_that_does_not_fit_says_what_would(model_path: Path, settings: str, says: str) -> None:
+    message, fits, account, blocks = in_child(
+        RUNNER.format(path=str(model_path))
+        + f"""
+asked = dict({settings})
+try:
+    ModelRunner(files, max_num_seqs=4, **asked)
+except NotEnoughMemory as error:
+    refusal = error
+knob, value = next(iter(refusal.fits.items()))
+fitting = ModelRunner(files, max_num_seqs=4, **(asked | {{knob: value}}))
+print(json.dumps([str(refusal), refusal.fits, refusal.account, fitting.num_blocks]))
+"""
+    )
+    assert blocks > 0  # the first of the settings it names does start
+    assert message.startswith(says) and "\n" not in message and message.endswith(".")
+    assert fits and account["weights"] > 500 * MIB
+    for knob, value in fits.items():
+        assert f"--{knob.replace('_', '-')} {value}" in message
