@@ -1,0 +1,131 @@
+"""`infradoc demo`: a real engine, two faults in turn: found, fixed live, verified at the client."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from infradoc import __version__
+from infradoc.cli.args import Parser
+from infradoc.cli.engine import INSTALL, missing_packages
+from infradoc.cli.interrupt import treat_as_interrupt
+from infradoc.demo.faults import FAULTS, MODEL
+from infradoc.demo.run import FaultResult, Settings, run_fault
+from infradoc.errors import InfradocError
+from infradoc.model import VerdictName
+from infradoc.remediation.table import outcome_json, plan_json
+
+SUMMARY = "A real engine, two faults in turn: found, fixed live, verified."
+EXIT_OF: dict[VerdictName, int] = {"fixed": 0, "not_fixed": 10, "worse": 20, "inconclusive": 30}
+WORST: tuple[VerdictName, ...] = ("worse", "inconclusive", "not_fixed", "fixed")
+EPILOG = """\
+The last line is the verdict over all faults. Exit codes: 0 all fixed, 10 not fixed, 20 worse, 30 inconclusive or not
+found. With --no-fix (the control) nothing is changed: then 0 means that every fault was found and judged not_fixed,
+which is what must happen, and the last line is `verdict: not_fixed`; any other verdict gives 1.
+"""
+
+
+def parser() -> Parser:
+    """The command's flags."""
+    made = Parser(prog="infradoc demo", description=SUMMARY, epilog=EPILOG)
+    made.add_argument("--fault", choices=[fault.name for fault in FAULTS], help="only this one (default: both in turn)")
+    made.add_argument("--no-fix", action="store_true", help="control: find, plan and judge, but change nothing")
+    made.add_argument("--model", default=MODEL, help=f"model to serve (default {MODEL})")
+    made.add_argument("--seed", type=int, default=1, help="seed of the load (default 1)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    return made
+
+
+def run(argv: list[str]) -> int:
+    """Run the command. Raises InfradocError."""
+    args = parser().parse_args(argv)
+    if missing := missing_packages():
+        raise InfradocError(f"The bundled engine is not installed ({', '.join(missing)} missing).", f"Run: {INSTALL}")
+    treat_as_interrupt()
+    settings = Settings(fix=not args.no_fix, seed=args.seed, model=args.model)
+    began = time.monotonic()
+    results = []
+    for fault in FAULTS:
+        if args.fault in (None, fault.name):
+            results.append(run_fault(fault, settings, out, say))
+            out(f"{fault.name}: {results[-1].verdict} ({results[-1].seconds:.0f} s)\n")
+    return finish(args, results, time.monotonic() - began)
+
+
+def finish(args: Namespace, results: Sequence[FaultResult], seconds: float) -> int:
+    """Write the JSON, print the verdict over all as last line, and give the exit code."""
+    verdict = overall([result.verdict for result in results])
+    if args.json is not None:
+        write_json(args.json, args, results, verdict, seconds)
+    say(f"{seconds:.0f} s in total")
+    print(f"verdict: {verdict}", flush=True)
+    if args.no_fix:
+        return 0 if all(result.verdict == "not_fixed" for result in results) else 1
+    return EXIT_OF[verdict]
+
+
+def overall(verdicts: Sequence[VerdictName]) -> VerdictName:
+    """The worst of several verdicts."""
+    return next(name for name in WORST if name in verdicts)
+
+
+def write_json(
+    path: Path, args: Namespace, results: Sequence[FaultResult], verdict: VerdictName, seconds: float
+) -> None:
+    """The result with what it was measured on. Raises InfradocError."""
+    data = {
+        "schema": "infradoc.demo/v1",
+        "verdict": verdict,
+        "control": bool(args.no_fix),
+        "seconds": round(seconds, 1),
+        "seed": args.seed,
+        "model": args.model,
+        "versions": {"infradoc": __version__, "python": platform.python_version(), "platform": platform.platform()},
+        "cores": os.cpu_count(),
+        "faults": [fault_json(result) for result in results],
+    }
+    try:
+        path.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InfradocError(f"Cannot write {path}: {error.strerror}.", "Give --json another file.") from error
+
+
+def fault_json(result: FaultResult) -> dict[str, Any]:
+    """One fault as data."""
+    finding = result.finding
+    return {
+        "name": result.fault.name,
+        "verdict": result.verdict,
+        "seconds": round(result.seconds, 1),
+        "serve": list(result.fault.serve),
+        "load": list(result.fault.load),
+        "found_after_seconds": None if result.found_after is None else round(result.found_after, 1),
+        "finding": None
+        if finding is None
+        else {
+            "id": finding.id,
+            "severity": finding.severity,
+            "confidence": finding.confidence,
+            "evidence": [{"text": item.text, "signal": item.signal, "value": item.value} for item in finding.evidence],
+        },
+        "plan": None if result.plan is None else plan_json(result.plan),
+        "outcome": None if result.outcome is None else outcome_json(result.outcome),
+        "findings_afterwards": [found.id for found in result.afterwards],
+    }
+
+
+def out(text: str) -> None:
+    """A part of the result."""
+    print(text, flush=True)
+
+
+def say(text: str) -> None:
+    """Narration."""
+    print(f"infradoc demo: {text}", file=sys.stderr, flush=True)

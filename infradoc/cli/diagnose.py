@@ -1,0 +1,129 @@
+"""`infradoc diagnose TARGET...`: watch, judge, report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from infradoc.catalog import load_rules
+from infradoc.cli.args import Parser, moment, window
+from infradoc.config import Config, load_config
+from infradoc.errors import InfradocError
+from infradoc.monitor.attach import is_recording
+from infradoc.report.model import SCHEMA_MANY, Report, exit_code
+from infradoc.report.words import LANGUAGES
+from infradoc_rules.catalog import Catalog
+
+SUMMARY = "Find the cause, its evidence and the one change that helps."
+HELP = """\
+TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, or a recording (folder or .tar.gz).
+Exit codes: 0 healthy, 10 warning, 20 critical, 30 cannot tell, 2 usage, 1 internal error; the worst of several.
+"""
+FORMATS = ("rich", "json", "markdown")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    made = Parser(
+        prog="infradoc diagnose", description=SUMMARY, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("targets", nargs="+", metavar="TARGET")
+    made.add_argument("--window", type=window, default=30.0, metavar="30s", help="how long to watch a live server")
+    made.add_argument(
+        "--since", type=moment, metavar="T", help="recordings: from this time on (Unix seconds or ISO 8601)"
+    )
+    made.add_argument("--until", type=moment, metavar="T", help="recordings: up to this time")
+    made.add_argument("--format", choices=FORMATS, default="rich", help="rich for people, json for programs")
+    made.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the texts")
+    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    return made
+
+
+def run(argv: list[str]) -> int:
+    """Run the command. Raises InfradocError for wrong usage."""
+    args = parser().parse_args(argv)
+    config = load_config(args.config)
+    catalog = load_rules()
+    plan = [_Job(spec, config) for spec in args.targets]
+    reports = [job.report(args, catalog) for job in plan]
+    write(reports, args.format, args.lang)
+    return exit_code(reports)
+
+
+class _Job:
+    """One target; the spec is checked before any target is watched, so that a typing error costs no time."""
+
+    def __init__(self, spec: str, config: Config) -> None:
+        self.spec = spec
+        self._config = config
+        self._recorded = is_recording(spec, config)
+        if self._recorded:
+            from infradoc.sources.archive import RecordingFiles
+
+            RecordingFiles(Path(spec).expanduser())
+        else:
+            from infradoc.monitor.attach import target_config
+
+            target_config(spec, config)
+
+    def report(self, args: argparse.Namespace, catalog: Catalog) -> Report:
+        if self._recorded:
+            from infradoc.report.diagnosis import diagnose_recording
+
+            return diagnose_recording(Path(self.spec).expanduser(), catalog, args.lang, args.since, args.until)
+        from infradoc.monitor.attach import attach
+        from infradoc.report.diagnosis import diagnose_live
+
+        if args.since is not None or args.until is not None:
+            raise InfradocError(f"{self.spec} is live; --since and --until are for recordings.", "Leave them out.")
+        progress = _Progress(self.spec, args.window) if sys.stderr.isatty() else None
+        try:
+            return diagnose_live(attach(self.spec, self._config), catalog, args.window, args.lang, progress)
+        finally:
+            if progress is not None:
+                progress.close()
+
+
+class _Progress:
+    """One line on the terminal that says how far the watch is; never on stdout."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self._name, self._seconds = name, seconds
+        self._start = time.monotonic()
+
+    def __call__(self, found: int) -> None:
+        gone = min(self._seconds, time.monotonic() - self._start)
+        print(
+            f"\r\x1b[Kwatching {self._name}: {gone:.0f} of {self._seconds:.0f} s, {found} firing",
+            end="",
+            file=sys.stderr,
+        )
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        print("\r\x1b[K", end="", file=sys.stderr)
+        sys.stderr.flush()
+
+
+def write(reports: list[Report], style: str, lang: str) -> None:
+    """Print the reports on stdout."""
+    if style == "json":
+        data: Any = reports[0] if len(reports) == 1 else {"schema": SCHEMA_MANY, "reports": reports}
+        json.dump(data, sys.stdout, ensure_ascii=False, indent=1)
+        print()
+    elif style == "markdown":
+        from infradoc.report.markdown import to_markdown
+
+        print("\n".join(to_markdown(report, lang) for report in reports), end="")
+    else:
+        from infradoc.report.text import make_console, print_report
+
+        console = make_console()
+        for place, report in enumerate(reports):
+            if place:
+                console.print()
+            print_report(report, lang, console)

@@ -1,0 +1,93 @@
+"""`infradoc record TARGET... -o FILE`: keep what a server shows, for a diagnosis later or elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from infradoc.cli.args import Parser, duration, window
+from infradoc.config import load_config
+from infradoc.errors import InfradocError
+from infradoc.monitor.attach import Target, attach, is_recording
+
+SUMMARY = "Keep what a server shows, to diagnose it later or elsewhere."
+HELP = """\
+Writes a folder, or an archive when FILE ends in .tar.gz: pages of /metrics, host figures, client and log lines, the
+launch command with its secrets taken out. Several targets: one recording each, named FILE-TARGET. Ends after --for, or
+at Ctrl-C.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    made = Parser(
+        prog="infradoc record", description=SUMMARY, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("targets", nargs="+", metavar="TARGET", help="a name from infradoc.toml, or a URL")
+    made.add_argument("-o", "--out", required=True, type=Path, metavar="FILE", help="folder or .tar.gz to write")
+    made.add_argument("--for", dest="seconds", type=window, metavar="2m", help="how long (default: until Ctrl-C)")
+    made.add_argument("--every", type=duration, default=1.0, metavar="1s", help="sampling period")
+    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    return made
+
+
+def run(argv: list[str]) -> int:
+    """Record until told to stop; 0 when at least one page was kept. Raises InfradocError."""
+    args = parser().parse_args(argv)
+    if args.every < 0.1:
+        raise InfradocError("--every must be at least 100ms.", "A scrape costs the server time, too.")
+    config = load_config(args.config)
+    for spec in args.targets:
+        if is_recording(spec, config):
+            raise InfradocError(
+                f"{spec} is a file or folder, not a server.", "Give a URL or a name from infradoc.toml."
+            )
+    targets = [attach(spec, config, args.every) for spec in args.targets]
+    return _record(targets, out_paths(args.out, args.targets), args.seconds, args.every)
+
+
+def out_paths(out: Path, specs: list[str]) -> list[Path]:
+    """One path per target: `out` itself for a single one, else with the target's name before the ending."""
+    if len(specs) == 1:
+        return [out]
+    ending = next((end for end in (".tar.gz", ".tgz") if out.name.endswith(end)), "")
+    stem = out.name.removesuffix(ending)
+    names = [re.sub(r"[^A-Za-z0-9._-]+", "_", spec.split("://")[-1]).strip("_") for spec in specs]
+    return [out.with_name(f"{stem}-{name}{ending}") for name in names]
+
+
+def _record(targets: list[Target], paths: list[Path], seconds: float | None, period: float) -> int:
+    from infradoc.monitor.recorder import Recorder, record
+    from infradoc.sources.writer import RecordingWriter
+
+    stop = threading.Event()
+
+    def finish(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, finish) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        writers = [RecordingWriter(path) for path in paths]
+        recorders = [Recorder(target, writer) for target, writer in zip(targets, writers, strict=True)]
+        if sys.stderr.isatty():
+            print(f"infradoc record: {', '.join(t.name for t in targets)}; Ctrl-C ends it.", file=sys.stderr)
+        record(recorders, seconds, period, stop.is_set, stop.wait)
+        for writer in writers:
+            writer.close()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for target in targets:
+            target.close()
+    kept = 0
+    for recorder, path in zip(recorders, paths, strict=True):
+        good = recorder.looks - recorder.failed
+        kept += good
+        note = f"; {recorder.failed} failed: {recorder.last_error}" if recorder.failed else ""
+        print(f"infradoc record: {path}: {good} pages{note}", file=sys.stderr)
+    return 0 if kept else 30

@@ -1,0 +1,83 @@
+"""`infradoc rules list|lint|test`: show, check and test the catalog of rules."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from infradoc.catalog import check_catalog, load_rules
+from infradoc.cli.args import Parser
+from infradoc.errors import InfradocError
+from infradoc_rules.cases import CasesError, run_cases
+from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
+from infradoc_rules.lint import lint as lint_rules
+from infradoc_rules.schema import Rule
+
+SUMMARY = "Show, check and test the catalog of rules."
+HELP = "lint and test leave with 1 when something is wrong. PATH is a folder of rules; the packaged ones by default."
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    made = Parser(prog="infradoc rules", description=SUMMARY, epilog=HELP)
+    made.add_argument("what", choices=("list", "lint", "test"))
+    made.add_argument("path", nargs="?", type=Path, metavar="PATH")
+    made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the titles")
+    return made
+
+
+def run(argv: list[str]) -> int:
+    """Run the command; 1 when lint or test find something. Raises InfradocError for a folder that is none."""
+    args = parser().parse_args(argv)
+    if args.path is not None and not args.path.is_dir():
+        raise InfradocError(
+            f"There is no folder {args.path}.", "Give a folder of rules, or none for the packaged ones."
+        )
+    if args.what == "list":
+        return list_rules(args.path, args.lang)
+    problems = lint(args.path) if args.what == "lint" else test(args.path)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+def list_rules(folder: Path | None, lang: str) -> int:
+    """One line per rule: id, severity, how it looks, title."""
+    for rule in load_rules(folder).rules:
+        print(f"{rule.id:<32}{rule.severity:<10}{ways(rule):<18}{rule.title.get(lang)}")
+    return 0
+
+
+def ways(rule: Rule) -> str:
+    """Whether a rule looks at live signals, at logs after the fact, or both."""
+    return "+".join(word for word, part in (("live", rule.live), ("post-mortem", rule.post_mortem)) if part is not None)
+
+
+def lint(folder: Path | None) -> list[str]:
+    """Problems of the rule files, and for the packaged ones of what they name elsewhere."""
+    problems = lint_rules(folder)
+    if folder is None and not problems:
+        problems = check_catalog(load_rules())
+    print(f"infradoc rules lint: {len(rule_files(folder or default_dir()))} rules", file=sys.stderr)
+    return problems
+
+
+def test(folder: Path | None) -> list[str]:
+    """Problems of the rules on their cases files; a rule without one is a problem."""
+    problems, count = [], 0
+    catalog = load_rules(folder)
+    for path in rule_files(folder or default_dir()):
+        cases = path.with_name(path.stem + CASES_SUFFIX)
+        if not cases.is_file():
+            problems.append(f"{path}: has no {cases.name} beside it.")
+            continue
+        try:
+            results = run_cases(catalog.get(path.stem), cases)
+        except (CasesError, LookupError) as error:
+            problems.append(str(error))
+            continue
+        count += len(results)
+        problems += [f"{cases}: {result.problem}." for result in results if result.problem]
+    print(f"infradoc rules test: {count} cases", file=sys.stderr)
+    return problems

@@ -1,0 +1,211 @@
+"""`infradoc.toml`: the targets, where their signals come from, and how to get in.
+
+Read once at start; secrets stay in the environment or in files of their own, and are fetched only when a request is
+made, so that no printed or recorded object holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from infradoc.errors import InfradocError
+
+FILE_NAME = "infradoc.toml"
+_INLINE_SECRETS = {
+    "api_key": "api_key",
+    "bearer": "bearer",
+    "token": "bearer",
+    "password": "basic_password",
+    "basic_password": "basic_password",
+    "admin_token": "admin_token",
+    "secret": "bearer",
+}
+
+
+class ConfigError(InfradocError):
+    """The configuration cannot be used; names the file, the key and what would be valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """How to get in. `*_env` names an environment variable, `*_file` a file; nothing here is a secret itself."""
+
+    api_key_env: str = ""
+    api_key_file: str = ""
+    bearer_env: str = ""
+    bearer_file: str = ""
+    basic_user: str = ""
+    basic_password_env: str = ""
+    basic_password_file: str = ""
+    admin_token_env: str = ""
+    admin_token_file: str = ""
+    ca_file: str = ""
+    client_cert_file: str = ""
+    client_key_file: str = ""
+    proxy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What `fix` may do to a target: nothing unless `apply` is true; `knobs` limits it to those named."""
+
+    apply: bool = False
+    restart: bool = False
+    knobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetConfig:
+    """One target. `host` is None for "yes if the URL is this machine"; paths are relative to the configuration file."""
+
+    url: str = ""
+    system: str = ""
+    host: bool | None = None
+    client: str = ""
+    log: str = ""
+    launch: str = ""
+    auth: Auth = field(default_factory=Auth)
+    permissions: Permissions = field(default_factory=Permissions)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file. `path` is None when there is no file and everything is default."""
+
+    targets: Mapping[str, TargetConfig] = field(default_factory=dict)
+    path: Path | None = None
+
+
+def find_config(explicit: str | None = None) -> Path | None:
+    """The file to read: the one asked for, then INFRADOC_CONFIG, ./infradoc.toml, and the user's own."""
+    asked = explicit or os.environ.get("INFRADOC_CONFIG", "")
+    if asked:
+        path = Path(asked).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"There is no configuration file {path}.", "Check --config and INFRADOC_CONFIG.")
+        return path
+    local = Path(FILE_NAME)
+    if local.is_file():
+        return local
+    import platformdirs
+
+    user = platformdirs.user_config_path("infradoc") / FILE_NAME
+    return user if user.is_file() else None
+
+
+def load_config(explicit: str | None = None) -> Config:
+    """Read and check the configuration. Raises ConfigError naming file, key, line and the nearest valid key."""
+    path = find_config(explicit)
+    if path is None:
+        return Config()
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}.", "Fix that line.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}.") from error
+    return _Reader(path, text).config(data)
+
+
+class _Reader:
+    """Turns the parsed file into dataclasses, with the place of a fault in each message."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.lines = text.splitlines()
+
+    def config(self, data: dict[str, Any]) -> Config:
+        self._known(data, ("targets",), "")
+        targets = data.get("targets", {})
+        if not isinstance(targets, dict):
+            raise self._error("targets", "must be a table of targets, such as [targets.prod]")
+        built = {name: self.target(value, f"targets.{name}") for name, value in targets.items()}
+        return Config(targets=built, path=self.path)
+
+    def target(self, data: Any, where: str) -> TargetConfig:
+        values = self._values(TargetConfig, data, where, nested=("auth", "permissions"))
+        raw = data if isinstance(data, dict) else {}
+        values["auth"] = Auth(**self._values(Auth, raw.get("auth", {}), f"{where}.auth"))
+        permissions = self._values(Permissions, raw.get("permissions", {}), f"{where}.permissions")
+        values["permissions"] = Permissions(**permissions)
+        if not values.get("url") and not values.get("log"):
+            raise self._error(where, "needs a `url` (the server or its /metrics) or a `log` file")
+        self._check_auth(values["auth"], f"{where}.auth")
+        return TargetConfig(**values)
+
+    def _values(self, kind: type[Any], data: Any, where: str, nested: tuple[str, ...] = ()) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise self._error(where, "must be a table")
+        self._known(data, tuple(entry.name for entry in fields(kind)), where)
+        hints = get_type_hints(kind)
+        return {
+            key: self._typed(value, hints[key], f"{where}.{key}") for key, value in data.items() if key not in nested
+        }
+
+    def _typed(self, value: Any, hint: Any, where: str) -> Any:
+        if hint is str:
+            expected, good = "a text", isinstance(value, str)
+        elif hint == tuple[str, ...]:
+            expected = "a list of texts"
+            good = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            value = tuple(value) if good else value
+        else:
+            expected, good = "true or false", isinstance(value, bool)
+        if not good:
+            raise self._error(where, f"must be {expected}, not {value!r}")
+        if isinstance(value, str) and where.rsplit(".", 1)[-1] in _PATH_KEYS and value:
+            return str((self.path.parent / Path(value).expanduser()).resolve())
+        return value
+
+    def _known(self, data: Mapping[str, Any], valid: tuple[str, ...], where: str) -> None:
+        for key in data:
+            if key in valid:
+                continue
+            place = f"{where}.{key}" if where else key
+            if key in _INLINE_SECRETS:
+                name = _INLINE_SECRETS[key]
+                hint = f"Use {name}_env (a variable) or {name}_file (a file of mode 0600) under [targets.NAME.auth]."
+                raise self._error(place, "secrets are not kept in this file", hint)
+            import difflib
+
+            near = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
+            hint = f"Did you mean `{near[0]}`?" if near else f"Valid here: {', '.join(valid)}."
+            raise self._error(place, "unknown key", hint)
+
+    def _check_auth(self, auth: Auth, where: str) -> None:
+        if auth.proxy and "@" in auth.proxy:
+            raise self._error(
+                f"{where}.proxy", "must not hold a password", "Set HTTPS_PROXY in the environment instead."
+            )
+        if auth.client_key_file and not auth.client_cert_file:
+            raise self._error(f"{where}.client_key_file", "needs client_cert_file as well")
+
+    def _error(self, place: str, what: str, hint: str = "") -> ConfigError:
+        key = re.escape(place.rsplit(".", 1)[-1])
+        pattern = re.compile(rf'^\s*(?:\[+\s*(?:[\w."-]+\.)?"?{key}"?\s*[].]|"?{key}"?\s*=)')
+        line = next((number for number, text in enumerate(self.lines, 1) if pattern.match(text)), None)
+        position = f"{self.path}:{line}" if line else str(self.path)
+        return ConfigError(f"{position}: {place}: {what}.", hint)
+
+
+_PATH_KEYS = frozenset(
+    {
+        "client",
+        "log",
+        "launch",
+        "api_key_file",
+        "bearer_file",
+        "basic_password_file",
+        "admin_token_file",
+        "ca_file",
+        "client_cert_file",
+        "client_key_file",
+    }
+)

@@ -1,0 +1,59 @@
+"""From a target to its report: watch it live, or replay its recording, and build report v1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from infradoc.monitor.attach import Target
+from infradoc.report.build import Observation, build_report, unknown_report
+from infradoc.report.model import Report
+from infradoc.report.words import words
+from infradoc_rules.catalog import Catalog
+
+
+def diagnose_live(
+    target: Target, catalog: Catalog, seconds: float, lang: str = "en", progress: Callable[[int], None] | None = None
+) -> Report:
+    """Watch a live target for `seconds` and report. Closes the target."""
+    from infradoc.monitor.live import watch  # not above: a recording needs neither httpx nor psutil
+    from infradoc.monitor.loop import Monitor
+
+    monitor = Monitor(target, catalog, lang)
+    try:
+        taken = watch(monitor, seconds, progress)
+    finally:
+        monitor.close()
+    store, last = target.store, monitor.last
+    if last is None or (target.url and "metrics" not in store.sources):
+        return unknown_report(target.name, [store.errors.get("metrics", words(lang)["server_down"])], store.system)
+    blind = [f"{source.name}: {why}" for source in target.sources if (why := why_blind(source))]
+    unparsed = sum(int(getattr(source, "unparsed_lines", 0)) for source in target.sources)
+    seen = Observation(target.name, store, monitor.log, last.frame, max(taken, store.period), blind, unparsed)
+    return build_report(seen, lang)
+
+
+def why_blind(source: object) -> str | None:
+    """Why a bound source could not look; None when it could, or when it says nothing about it."""
+    explain = getattr(source, "why_not", None)
+    return str(text) if explain is not None and (text := explain()) else None
+
+
+def diagnose_recording(
+    path: Path, catalog: Catalog, lang: str = "en", since: float | None = None, until: float | None = None
+) -> Report:
+    """Replay a recording and report. Raises RecordingError when it is none."""
+    from infradoc.monitor.replay import Replay
+
+    replay = Replay(path, catalog, lang)
+    replay.run(since, until)
+    name = str(path)
+    say = words(lang)
+    if replay.last is None:
+        return unknown_report(name, [say["no_metrics"]])
+    recording = replay.recording
+    spots = [] if recording.has_series else [say["no_metrics"]]
+    unparsed = recording.unparsed_lines + recording.bad_lines
+    seconds = max(replay.seconds, replay.store.period)
+    log, frame = replay.evaluator.log, replay.last.frame
+    return build_report(Observation(name, replay.store, log, frame, seconds, spots, unparsed), lang)

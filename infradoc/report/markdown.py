@@ -1,0 +1,56 @@
+"""A report as Markdown, for tickets and chats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infradoc.report.model import Report
+from infradoc.report.words import words
+
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
+
+
+def escape(text: object) -> str:
+    """Text from rules, logs and names with Markdown's own characters made harmless."""
+    return " ".join(str(text).split()).translate(_SPECIAL)
+
+
+def to_markdown(report: Report, lang: str = "en") -> str:
+    """The whole report."""
+    from infradoc.report.text import vitals_line
+
+    say = words(lang)
+    target = report["target"]
+    what = " ".join(str(part) for part in (target["system"], target["version"]) if part)
+    lines = [f"## {say[report['status']]} {escape(target['name'])}" + (f" ({escape(what)})" if what else "")]
+    for place, finding in enumerate(report["findings"], 1):
+        lines += ["", *_finding(place, finding, say)]
+    lines += ["", f"**{say['vitals']}**: {vitals_line(report, say)}"]
+    lines.append(f"**{say['checked']}**: {', '.join(report['checked']) or say['nothing']}")
+    if report["not_visible"]:
+        lines += [f"**{say['not_visible']}**:", *(f"- {escape(entry)}" for entry in report["not_visible"])]
+    return "\n".join(lines) + "\n"
+
+
+def _finding(place: int, finding: Mapping[str, Any], say: Mapping[str, str]) -> list[str]:
+    from infradoc.report.text import action_line
+
+    head = f"### {place}. {escape(finding['title'])}"
+    lines = [
+        head,
+        f"`{finding['id']}`, {say[finding['severity']]}, {say['confidence']} {finding['confidence']:.0%}",
+        "",
+    ]
+    lines.append(f"- **{say['cause']}**: {escape(finding['cause'])}")
+    lines.append(f"- **{say['impact']}**: {escape(finding['impact'])}")
+    for entry in finding["evidence"]:
+        where = ", ".join(str(part) for part in (entry["signal"], entry["source"]) if part)
+        lines.append(f"- **{say['evidence']}**: {escape(entry['text'])}" + (f" ({escape(where)})" if where else ""))
+    for number, action in enumerate(finding["actions"]):
+        label = say["action"] if number == 0 else say["or"]
+        lines.append(
+            f"- **{label}**: `{action_line(action, say)}` {escape(action['why'])} {escape(action['cost'])}".rstrip()
+        )
+    lines.append(f"- **{say['falsifier']}**: {escape(finding['falsifier'])}")
+    return lines

@@ -1,0 +1,162 @@
+"""A report for people at a terminal, in English or Chinese. Plain text when stdout is no terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from infradoc.report.model import Report
+from infradoc.report.words import words
+
+_STATUS_STYLE = {"ok": "bold green", "degraded": "bold yellow", "unhealthy": "bold red", "unknown": "bold magenta"}
+_SEVERITY_STYLE = {"info": "cyan", "warning": "yellow", "critical": "red"}
+_PLAIN_WIDTH = 120
+
+
+def make_console(stream: TextIO | None = None) -> Console:
+    """A console on stdout: styled on a terminal, 120 columns of plain text elsewhere (COLUMNS overrides)."""
+    out = stream or sys.stdout
+    width = None if out.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
+    return Console(file=out, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_report(report: Report, lang: str = "en", console: Console | None = None) -> None:
+    """Print one report."""
+    out = console or make_console()
+    if out.is_terminal:
+        _print(report, words(lang), out)
+        return
+    with out.capture() as captured:
+        _print(report, words(lang), out)
+    # Tables are padded to the full width: of no use in a file.
+    out.file.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+
+
+def _print(report: Report, say: Mapping[str, str], out: Console) -> None:
+    out.print(_headline(report, say))
+    for place, finding in enumerate(report["findings"], 1):
+        out.print()
+        out.print(_title(place, finding, say))
+        out.print(Padding(_body(finding, say), (0, 0, 0, 3)))
+    out.print()
+    out.print(_footer(report, say))
+
+
+def _headline(report: Report, say: Mapping[str, str]) -> Text:
+    status, target = report["status"], report["target"]
+    line = Text("● ", style=_STATUS_STYLE[status])
+    line.append(say[status], style=_STATUS_STYLE[status])
+    what = " ".join(str(part) for part in (target["system"], target["version"]) if part)
+    line.append(f"  {target['name']}")
+    if what:
+        line.append(f"  ({what})")
+    observed = report.get("observed")
+    if observed and observed["looks"]:
+        line.append("  " + say["watched"].format(seconds=observed["seconds"], ticks=observed["looks"]), style="dim")
+    return line
+
+
+def _title(place: int, finding: Mapping[str, Any], say: Mapping[str, str]) -> Text:
+    line = Text(f"{place}. ", style="bold")
+    line.append(str(finding["title"]), style="bold")
+    severity = str(finding["severity"])
+    line.append(f"  {say[severity]}", style=_SEVERITY_STYLE[severity])
+    line.append(f", {say['confidence']} {finding['confidence']:.0%}  [{finding['id']}]", style="dim")
+    return line
+
+
+def _grid() -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    return table
+
+
+def _body(finding: Mapping[str, Any], say: Mapping[str, str]) -> Table:
+    table = _grid()
+    table.add_row(say["cause"], str(finding["cause"]))
+    table.add_row(say["impact"], str(finding["impact"]))
+    for entry in finding["evidence"]:
+        table.add_row(say["evidence"] if entry["weight"] >= 0 else say["against"], _evidence(entry))
+    for place, action in enumerate(finding["actions"]):
+        table.add_row(say["action"] if place == 0 else say["or"], _action(action, say))
+    if finding["explains"]:
+        table.add_row(say["explains"], ", ".join(finding["explains"]))
+    table.add_row(say["falsifier"], str(finding["falsifier"]))
+    table.add_row(say["playbook"], f"infradoc playbook {finding['playbook']}")
+    return table
+
+
+def _evidence(entry: Mapping[str, Any]) -> Text:
+    line = Text(str(entry["text"]))
+    where = ", ".join(str(part) for part in (entry["signal"], entry["source"]) if part)
+    if where:
+        line.append(f"  ({where})", style="dim")
+    return line
+
+
+def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
+    """What to type, from what, and how it takes effect."""
+    head = str(action["flag"] or f"{action['change']} {action['knob']}")
+    notes = []
+    if action["from"] is not None or action["to"] is not None:
+        # Under its own name, because a flag may count in another unit (blocks for tokens).
+        old, new = (value_text(action[key]) for key in ("from", "to"))
+        notes.append(f"{action['knob']} {old} -> {new}")
+    if action["live"]:
+        notes.append(say["live"])
+    elif action["risk"] == "disruptive":
+        notes.append(say["restart"])
+    return head + (f"  ({'; '.join(notes)})" if notes else "")
+
+
+def value_text(value: object) -> str:
+    """A knob's value for people; "?" when it is not known."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "?" if value is None else str(value)
+
+
+def _action(action: Mapping[str, Any], say: Mapping[str, str]) -> Text:
+    line = Text(action_line(action, say), style="bold")
+    if action["why"]:
+        line.append(f"\n{action['why']}", style="not bold")
+    if action["cost"]:
+        line.append(f"\n{say['cost']}{action['cost']}", style="not bold")
+    return line
+
+
+def _footer(report: Report, say: Mapping[str, str]) -> Table:
+    table = _grid()
+    table.add_row(say["vitals"], vitals_line(report, say))
+    table.add_row(say["checked"], ", ".join(report["checked"]) or say["nothing"])
+    if report["not_visible"]:
+        table.add_row(say["not_visible"], "\n".join(report["not_visible"]))
+    if report["unparsed_lines"]:
+        table.add_row("", say["unparsed"].format(n=report["unparsed_lines"]))
+    return table
+
+
+def vitals_line(report: Report, say: Mapping[str, str]) -> str:
+    """The vitals that are known, in one line."""
+    shown = [
+        f"{say.get(name, name)} {_vital(name, value)}" for name, value in report["vitals"].items() if value is not None
+    ]
+    return " · ".join(shown) or say["nothing"]
+
+
+def _vital(name: str, value: float) -> str:
+    if name.endswith("_ratio"):
+        return f"{value:.0%}"
+    if name.endswith("_bytes"):
+        return f"{value / 2**30:.1f} GiB"
+    if name.endswith("_seconds"):
+        return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+    return f"{value:g}"

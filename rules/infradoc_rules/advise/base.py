@@ -1,0 +1,95 @@
+"""What a sizing function sees, and how it words an action."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infradoc_rules.actions import ACTIONS
+from infradoc_rules.conditions import read_value, times
+from infradoc_rules.knobs import knob_table
+from infradoc_rules.model import Action, SignalFrame, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One target's frame with the rule's thresholds, in the language asked for."""
+
+    frame: SignalFrame
+    thresholds: Mapping[str, float]
+    lang: str = "en"
+
+    @property
+    def system(self) -> str | None:
+        """The engine's name."""
+        return self.frame.system
+
+    def say(self, en: str, zh: str) -> str:
+        """The text in the language asked for."""
+        return zh if self.lang == "zh" else en
+
+    def fact(self, name: str) -> Value | None:
+        """A fact's value, None when it is not known."""
+        fact = self.frame.facts.get(name)
+        return None if fact is None else fact.value
+
+    def number(self, name: str) -> float | None:
+        """A fact as a number; None when it is not known or is no number."""
+        value = self.fact(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def hint(self, name: str) -> float | None:
+        """What the engine tells about its room: `kv_bytes_per_token`, `free_memory_bytes`, `cores`, ..."""
+        return self.number(f"hint.{name}")
+
+    def read(self, promql: str) -> float | None:
+        """A finite PromQL value on the frame; None when there is none."""
+        value = read_value(promql, self.frame, {**self.thresholds, **times(self.frame)})
+        return value if value is not None and math.isfinite(value) else None
+
+    def action(
+        self,
+        name: str,
+        *,
+        why: str,
+        cost: str,
+        from_value: Value | None = None,
+        to_value: Value | None = None,
+        flag: str | None = None,
+    ) -> Action:
+        """An action of the closed list with its knob, direction, risk, flag and whether it works while serving.
+
+        `live` needs the engine to report the knob: an engine version without it cannot take the change.
+        """
+        spec = ACTIONS[name]
+        knobs = knob_table()
+        known = spec.knob in self.frame.facts
+        return Action(
+            knob=spec.knob,
+            change=spec.change,
+            why=why,
+            from_value=from_value,
+            to_value=to_value,
+            flag=flag if flag is not None else self._flag(spec.knob, to_value),
+            live=known and knobs.live(self.system, spec.knob),
+            risk=spec.risk,
+            cost=cost,
+            name=name,
+        )
+
+    def _flag(self, knob: str, value: Value | None) -> str | None:
+        """The engine's own spelling; None for a knob that this engine does not have."""
+        entry = knob_table()[knob]
+        own = entry.engine is not None if self.system == "infradoc" else bool(entry.spellings.get(self.system or ""))
+        return knob_table().flag(self.system, knob, value) if own else None
+
+
+def round_up(value: float, step: float) -> int:
+    """The next multiple of `step` at or above `value`."""
+    return math.ceil(value / step - 1e-9) * int(step)
+
+
+def mebibytes(count: float) -> str:
+    """Bytes as text, in MiB or GiB."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

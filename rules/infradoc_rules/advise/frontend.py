@@ -1,0 +1,58 @@
+"""Work that belongs beside the event loop."""
+
+from __future__ import annotations
+
+from infradoc_rules.advise.base import Advice
+from infradoc_rules.model import Action
+
+_DEFAULT_WORKERS = {"vllm": 1, "sglang": 1, "tgi": 2}  # what an engine runs with when its flag is not given
+
+
+def set_tokenizer_workers(advice: Advice) -> Action | None:
+    """max(1, cores - torch threads) workers, one more than an engine's own default. None when there are that many.
+
+    More workers than cores that torch leaves free take turns with the model and make both slower.
+    """
+    cores = advice.hint("cores") or advice.read("max(host_cpus)")
+    threads = advice.hint("torch_threads") or advice.number("omp_num_threads")
+    known = advice.number("tokenizer_workers")
+    present = known if known is not None else _DEFAULT_WORKERS.get(advice.system or "", 0)
+    target = max(1, int(cores - (threads or 1))) if cores is not None else 1
+    if known is None and present:
+        target = max(
+            target, int(present) + 1
+        )  # the engine has its own worker already, so the cores are not all taken by it
+    if present >= target:
+        return None
+    return advice.action(
+        "set_tokenizer_workers",
+        from_value=int(present),
+        to_value=target,
+        why=advice.say(
+            "text is tokenized beside the event loop, which then serves streams on time"
+            + (f"; {int(cores)} cores less {int(threads or 1)} for the model leave {target}" if cores else ""),
+            "分词移出事件循环，流式输出得以准时"
+            + (f"；{int(cores)} 个核减去模型用的 {int(threads or 1)} 个，剩 {target}" if cores else ""),
+        ),
+        cost=advice.say(
+            "a process of some 100 MB per worker, and a core that the model can no longer borrow: prefill of long "
+            "prompts is the loser when the cores are full",
+            "每个进程约 100 MB，且模型不能再借用该核：核用满时受损的是长提示的预填充",
+        ),
+    )
+
+
+def raise_api_server_count(advice: Advice) -> Action | None:
+    """A second front-end process, for engines that have the knob."""
+    present = advice.number("api_server_count") or 1
+    action = advice.action(
+        "raise_api_server_count",
+        from_value=int(present),
+        to_value=int(present) + 1,
+        why=advice.say("one front-end process is at its limit", "单个前端进程已到极限"),
+        cost=advice.say(
+            "one more process; per-process metrics and per-process limits are then counted apiece",
+            "多一个进程；按进程统计的指标和限额将各算各的",
+        ),
+    )
+    return action if action.flag is not None else None

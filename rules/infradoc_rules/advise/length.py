@@ -1,0 +1,146 @@
+"""Length limits: which knob carries the limit depends on the engine and on which limit was hit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infradoc_rules.advise.base import Advice, round_up
+from infradoc_rules.model import Action, Event
+
+_STEP = 256  # tokens that a proposed limit is rounded up to
+_NEAR = 0.5  # of the limit; quantiles from buckets may lie a bucket below the truth
+_EVENTS = ("request_rejected_length", "request_truncated")
+
+
+def reject_long_prompts(advice: Advice) -> Action | None:
+    """Refuse what does not fit instead of cutting it. None where the server already does, or has no such choice."""
+    present = advice.fact("truncation_policy")
+    if present == "reject" and advice.system == "infradoc":
+        return None
+    flags = {
+        "vllm": "drop truncate_prompt_tokens from the requests",
+        "sglang": "drop --allow-auto-truncate",
+        "tgi": "drop truncate from the requests",
+        "ollama": "truncate=false",
+    }
+    if advice.system not in (*flags, "infradoc", None):
+        return None
+    return advice.action(
+        "reject_long_prompts",
+        from_value=present,
+        to_value="reject",
+        flag=flags.get(advice.system or ""),
+        why=advice.say(
+            "the caller learns that a prompt does not fit, instead of getting an answer to half of it",
+            "调用方会得知提示放不下，而不是得到只针对一半内容的回答",
+        ),
+        cost=advice.say(
+            "callers with long prompts are the losers: they get HTTP 400 until they shorten or split them",
+            "受损的是长提示的调用方：在缩短或拆分之前会得到 HTTP 400",
+        ),
+    )
+
+
+def disable_context_shift(advice: Advice) -> Action | None:
+    """llama.cpp drops half the context when a slot is full; without it the request fails loudly."""
+    if advice.system != "llamacpp" or not any(event.name == "context_shifted" for event in advice.frame.events):
+        return None
+    return advice.action(
+        "disable_context_shift",
+        flag="--no-context-shift",
+        why=advice.say(
+            "a full slot then ends the request instead of forgetting half of it", "槽满时结束请求，而不是丢掉一半内容"
+        ),
+        cost=advice.say(
+            "long generations end early: their callers are the losers", "长生成会提前结束：受损的是其调用方"
+        ),
+    )
+
+
+def raise_length_limit(advice: Advice) -> Action | None:
+    """Raise the limit that was hit, to the longest request seen, rounded up to 256 tokens."""
+    limit, longest = _seen(advice.frame.events)
+    configured = advice.number("max_model_len")
+    batch = advice.number("max_num_batched_tokens")
+    if longest is None and not _near_limit(advice, configured):
+        return None  # what was cut was cut elsewhere, such as by a request field: this limit is not in the way
+    target = round_up(longest + 1, _STEP) if longest else None
+    if limit and configured and limit < configured and (batch is None or batch <= limit):
+        return _raise(advice, "raise_max_num_batched_tokens", limit, target)
+    if advice.system == "tgi":
+        return _raise(advice, "raise_max_input_tokens", limit, target)
+    return _raise(advice, "raise_max_model_len", limit or (int(configured) if configured else None), target)
+
+
+def _near_limit(advice: Advice, limit: float | None) -> bool:
+    """Whether the longest prompts taken in come close to the limit; True where that cannot be seen."""
+    longest = advice.read("histogram_quantile(0.99, sum by (le) (rate(llm_request_prompt_tokens_bucket[$long])))")
+    return limit is None or longest is None or longest > _NEAR * limit
+
+
+def _raise(advice: Advice, name: str, limit: int | None, target: int | None) -> Action | None:
+    if limit and target and target <= limit:
+        target = round_up(limit + 1, _STEP)
+    known = advice.number("model.max_positions")
+    if known and target and target > known:
+        return None  # the model was not trained for it: shorter requests are the only honest advice
+    return advice.action(
+        name,
+        from_value=limit,
+        to_value=target,
+        flag=_flag(advice, target) if name == "raise_max_model_len" else None,
+        why=advice.say(
+            f"the longest request seen needs {target:,} tokens" if target else "requests are longer than the limit",
+            f"见到的最长请求需要 {target:,} 个 token" if target else "请求长于上限",
+        ),
+        cost=advice.say(
+            "KV memory per request grows with the length: fewer requests fit at once, so concurrency is the loser",
+            "每个请求的 KV 内存随长度增长：同时容纳的请求变少，受损的是并发",
+        ),
+    )
+
+
+def _flag(advice: Advice, target: int | None) -> str | None:
+    """llama.cpp's context is divided across its slots, so the flag carries slots x length."""
+    slots = advice.number("max_num_seqs") or _last_number(advice.frame.events, "kv_allocated", "slots")
+    if advice.system != "llamacpp" or not target or not slots:
+        return None
+    return f"--ctx-size {target * int(slots)}"
+
+
+def lower_client_max_tokens(advice: Advice) -> Action:
+    """Ask for fewer output tokens, so that prompt + output fits."""
+    return advice.action(
+        "lower_client_max_tokens",
+        flag="max_tokens",
+        why=advice.say("prompt + max_tokens then fits the limit", "提示 + max_tokens 即可落在上限内"),
+        cost=advice.say("answers may end early: their readers are the losers", "回答可能提前结束：受损的是读者"),
+    )
+
+
+def shorten_client_prompts(advice: Advice) -> Action:
+    """Send less text."""
+    return advice.action(
+        "shorten_client_prompts",
+        why=advice.say("prompts that fit need no change of the server", "放得下的提示不需要改动服务端"),
+        cost=advice.say("the caller must split or summarise its text", "调用方需要拆分或摘要文本"),
+    )
+
+
+def _seen(events: Sequence[Event]) -> tuple[int | None, int | None]:
+    """(limit that was hit last, longest request that hit it) from the events."""
+    rows = [event for event in events if event.name in _EVENTS]
+    limits = [limit for event in rows if (limit := _number(event, "limit"))]
+    longest = max((_number(event, "tokens") or 0 for event in rows), default=0)
+    return (int(limits[-1]) if limits else None), (int(longest) or None)
+
+
+def _number(event: Event, field: str) -> float | None:
+    value = event.fields.get(field)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _last_number(events: Sequence[Event], name: str, field: str) -> float | None:
+    rows = [event for event in events if event.name == name]
+    values = [value for event in rows if (value := _number(event, field)) is not None]
+    return values[-1] if values else None

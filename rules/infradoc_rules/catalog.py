@@ -1,0 +1,92 @@
+"""The packaged rules: one folder per area, one file per finding id, its cases file beside it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from infradoc_rules.schema import Rule, RuleError, load_rule
+
+CASES_SUFFIX = ".cases.yaml"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Rules by file order (area, then id)."""
+
+    rules: tuple[Rule, ...]
+
+    def get(self, rule_id: str) -> Rule:
+        """The rule of a finding id. Raises LookupError with the nearest one."""
+        for rule in self.rules:
+            if rule.id == rule_id:
+                return rule
+        near = difflib.get_close_matches(rule_id, [rule.id for rule in self.rules], n=1)
+        raise LookupError(f"no rule for {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+    def only(self, *rule_ids: str) -> Catalog:
+        """A catalog of these rules alone."""
+        return Catalog(tuple(self.get(rule_id) for rule_id in rule_ids))
+
+
+def default_dir() -> Path:
+    """The folder of the packaged catalog."""
+    return Path(str(resources.files("infradoc_rules") / "catalog"))
+
+
+def rule_files(folder: Path) -> list[Path]:
+    """Rule files below `folder`, without cases files, sorted."""
+    return sorted(path for path in folder.rglob("*.yaml") if not path.name.endswith(CASES_SUFFIX))
+
+
+def load_catalog(dir: Path | None = None, thresholds: Mapping[str, Mapping[str, float]] | None = None) -> Catalog:
+    """The rules below `dir` (the packaged ones by default).
+
+    thresholds: rule id -> threshold -> value, the only part of a rule that a site may override. Raises RuleError
+    with one sentence per problem: a file that breaks the format, an override of a rule or threshold that is not there.
+    """
+    catalog = _packaged() if dir is None else _read(dir)
+    return _overridden(catalog, thresholds) if thresholds else catalog
+
+
+@lru_cache(maxsize=1)
+def _packaged() -> Catalog:
+    return _read(default_dir())
+
+
+def _read(folder: Path) -> Catalog:
+    rules, problems = [], []
+    for path in rule_files(folder):
+        try:
+            rules.append(load_rule(path)[0])
+        except RuleError as error:
+            problems += error.problems
+    if problems:
+        raise RuleError(problems)
+    return Catalog(tuple(rules))
+
+
+def _overridden(catalog: Catalog, thresholds: Mapping[str, Mapping[str, float]]) -> Catalog:
+    problems = []
+    changed = {rule.id: rule for rule in catalog.rules}
+    for rule_id, values in thresholds.items():
+        if rule_id not in changed:
+            near = difflib.get_close_matches(rule_id, changed, n=1)
+            problems.append(
+                f"thresholds: there is no rule {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+            continue
+        known = changed[rule_id].thresholds
+        problems += [
+            f"thresholds of {rule_id}: no threshold {name!r}; it has {', '.join(sorted(known)) or 'none'}"
+            for name in values
+            if name not in known
+        ]
+        changed[rule_id] = changed[rule_id].model_copy(update={"thresholds": {**known, **values}})
+    if problems:
+        raise RuleError(problems)
+    return Catalog(tuple(changed[rule.id] for rule in catalog.rules))

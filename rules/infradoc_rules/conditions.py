@@ -1,0 +1,172 @@
+"""Whether a rule's conditions hold on one frame, and with which readings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infradoc_rules.match import MatchError, evaluate_match, leading_value, parse_match, truth
+from infradoc_rules.model import SignalFrame
+from infradoc_rules.needs import missing_signals
+from infradoc_rules.promql import PromqlError, Result, evaluate, fill_in, parse
+from infradoc_rules.schema import Condition, Live, PostMortem, Rule
+
+ENGINE_LABEL = "engine"
+MID_WINDOWS = 3  # $mid in windows: 30 s at 1 s sampling
+LONG_WINDOWS = 6  # $long: 60 s; long enough for requests that take tens of seconds
+
+TIME_NAMES = ("window", "mid", "long", "period")  # what every expression may use beside the rule's thresholds
+
+_ANY_ENGINE = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One condition with the value that its expression had; None for a match without a number."""
+
+    condition: Condition
+    value: float | None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """holds: True, False, or None when it cannot be known, with what was `missing`."""
+
+    holds: bool | None
+    readings: tuple[Reading, ...] = ()
+    missing: tuple[str, ...] = ()
+    branch: str = ""
+
+
+def variables(rule: Rule, frame: SignalFrame) -> dict[str, float]:
+    """What `$name` stands for in the rule's expressions: thresholds, and window, mid, long, period in seconds."""
+    return {**rule.thresholds, **times(frame)}
+
+
+def times(frame: SignalFrame) -> dict[str, float]:
+    """The durations that every expression may use, in seconds."""
+    window = frame.window
+    return {"window": window, "mid": MID_WINDOWS * window, "long": LONG_WINDOWS * window, "period": frame.period}
+
+
+def judge_live(live: Live, frame: SignalFrame, names: Mapping[str, float]) -> Outcome:
+    """The live conditions. One branch that holds is enough; unknown only when no branch can be judged."""
+    outcomes = [_expressions(branch.when, frame, names, branch.name) for branch in live.branches]
+    return _best(outcomes)
+
+
+def judge_post_mortem(post_mortem: PostMortem, frame: SignalFrame, names: Mapping[str, float]) -> Outcome:
+    """The conditions over events and facts, as for `judge_live`."""
+    outcomes = [_matches(branch.when, frame, names, branch.name) for branch in post_mortem.branches]
+    return _best(outcomes)
+
+
+def judge_sign(sign: Condition, frame: SignalFrame, names: Mapping[str, float]) -> Outcome:
+    """One support or counter-sign, whichever kind it is."""
+    if sign.expr is not None:
+        return _expressions((sign,), frame, names)
+    return _matches((sign,), frame, names)
+
+
+def read_value(text: str, frame: SignalFrame, names: Mapping[str, float]) -> float | None:
+    """The largest value of a PromQL text on the frame, for texts and sizing; None when there is none."""
+    expr = parse(text, names)
+    if missing_signals(expr, frame):
+        return None
+    numbers = [value for _, value in _elements(evaluate(expr, frame, frame.now))]
+    return max(numbers, default=None)
+
+
+def _best(outcomes: Sequence[Outcome]) -> Outcome:
+    holding = next((outcome for outcome in outcomes if outcome.holds), None)
+    if holding is not None:
+        return holding
+    if any(outcome.holds is False for outcome in outcomes):
+        return Outcome(False, missing=tuple(dict.fromkeys(name for outcome in outcomes for name in outcome.missing)))
+    # Nothing could be judged: name what the branch lacks that is nearest to being judged.
+    return Outcome(None, missing=min((outcome.missing for outcome in outcomes), key=len, default=()))
+
+
+def _expressions(
+    items: Sequence[Condition],
+    frame: SignalFrame,
+    names: Mapping[str, float],
+    branch: str = "",
+) -> Outcome:
+    exprs = [parse(item.expr or "", names) for item in items]
+    missing = tuple(dict.fromkeys(name for expr in exprs for name in missing_signals(expr, frame)))
+    if missing:
+        return Outcome(None, missing=missing, branch=branch)
+    try:
+        results = [_elements(evaluate(expr, frame, frame.now)) for expr in exprs]
+    except PromqlError as error:
+        return Outcome(None, missing=(f"a value of {error}",), branch=branch)
+    joined = _join(results)
+    if joined is None:
+        return Outcome(False, branch=branch)
+    readings = tuple(Reading(item, value) for item, value in zip(items, joined, strict=True))
+    return Outcome(True, readings, branch=branch)
+
+
+def _elements(result: Result) -> list[tuple[str | None, float]]:
+    """(engine rank or None, value) of each element that is true: NaN never is, a scalar is when it is not 0."""
+    if isinstance(result, float):
+        return [(_ANY_ENGINE, result)] if result and not math.isnan(result) else []
+    pairs = ((element.labels.get(ENGINE_LABEL), element.value) for element in result)
+    return [(engine, value) for engine, value in pairs if not math.isnan(value)]
+
+
+def _join(results: Sequence[Sequence[tuple[str | None, float]]]) -> list[float] | None:
+    """The value of each item on one engine rank where all hold; None when there is no such rank.
+
+    An element without a rank holds for every rank: it was summed over them, or the engine has only one.
+    """
+    if not all(results):
+        return None
+    ranked = [{engine for engine, _ in result} for result in results]
+    bound = [ranks for ranks in ranked if _ANY_ENGINE not in ranks]
+    common: set[str | None] = set.intersection(*bound) if bound else {_ANY_ENGINE}
+    if not common:
+        return None
+    rank = min(common, key=str)
+    return [_value_at(result, rank) for result in results]
+
+
+def _value_at(result: Sequence[tuple[str | None, float]], rank: str | None) -> float:
+    own = [value for engine, value in result if engine == rank]
+    return max(own or [value for _, value in result])
+
+
+def _matches(items: Sequence[Condition], frame: SignalFrame, names: Mapping[str, float], branch: str = "") -> Outcome:
+    truths: list[bool | None] = []
+    readings: list[Reading] = []
+    missing: dict[str, None] = {}
+    for item in items:
+        expr = parse_match(filled_match(item.match or "", names))
+        holds = truth(evaluate_match(expr, frame))
+        truths.append(holds)
+        if holds is None:
+            missing.update(dict.fromkeys([*(f"event {name}" for name in sorted(expr.events)), *sorted(expr.facts)]))
+        readings.append(Reading(item, leading_value(expr, frame), _last_source(expr.events, frame)))
+    if False in truths:
+        return Outcome(False, branch=branch)
+    if None in truths:
+        return Outcome(None, missing=tuple(missing), branch=branch)
+    return Outcome(True, tuple(readings), branch=branch)
+
+
+def filled_match(text: str, names: Mapping[str, float]) -> str:
+    """A match text with its thresholds filled in. Raises MatchError for an unknown one."""
+    try:
+        return fill_in(text, names)
+    except PromqlError as error:
+        raise MatchError(error.message) from error
+
+
+def _last_source(events: frozenset[str], frame: SignalFrame) -> str | None:
+    for event in reversed(frame.events):
+        if event.name in events and event.source:
+            return event.source
+    return None

@@ -1,0 +1,111 @@
+"""Canonical knobs and each engine's spelling (`knobs.yaml`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from infradoc_rules.model import Value
+from infradoc_rules.yaml_file import load_plain
+
+SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")
+_NEGATION = "not "
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One knob. `spellings` per engine, first the usual one; "not X" switches the opposite way."""
+
+    name: str
+    means: str
+    unit: str | None
+    values: str
+    spellings: Mapping[str, tuple[str, ...]]
+    also: tuple[str, ...]
+    engine: str | None  # name in the bundled engine, None when it has no such knob
+    live: str | None  # how the bundled engine takes a change: live, drain, restart
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """All knobs by canonical name. Build it with `knob_table()`."""
+
+    by_name: Mapping[str, Knob]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def __getitem__(self, name: str) -> Knob:
+        return self.by_name[name]
+
+    def spelling(self, system: str | None, name: str) -> str | None:
+        """What the user of `system` calls the knob (a flag, variable or request field); None when it has none."""
+        knob = self.by_name[name]
+        if system == "infradoc":
+            return None if knob.engine is None else "--" + knob.engine.replace("_", "-")
+        names = knob.spellings.get(system or "", ()) or knob.also
+        return names[0] if names else None
+
+    def flag(self, system: str | None, name: str, value: Value | None = None) -> str | None:
+        """The spelling with its value, as typed on a command line: `--max-num-seqs 8`, `OMP_NUM_THREADS=6`."""
+        spelling = self.spelling(system, name)
+        if spelling is None:
+            return None
+        if spelling.startswith(_NEGATION):
+            return spelling.removeprefix(_NEGATION)
+        if value is None or isinstance(value, bool):
+            return spelling
+        return f"{spelling} {_text(value)}" if spelling.startswith("-") else f"{spelling}={_text(value)}"
+
+    def live(self, system: str | None, name: str) -> bool:
+        """Whether the bundled engine takes the knob while requests run; no other engine does for a sizing knob."""
+        return system == "infradoc" and self.by_name[name].live == "live"
+
+    def resolve(self, system: str | None, spelling: str) -> tuple[str, bool] | None:
+        """(canonical name, switches the opposite way?) of a flag, variable, request field or canonical name."""
+        key = _normal(spelling)
+        table = _aliases(system or "")
+        return table.get(key)
+
+
+@lru_cache(maxsize=1)
+def knob_table() -> Knobs:
+    """The packaged table, read once."""
+    raw: dict[str, Any] = load_plain(resources.files("infradoc_rules") / "knobs.yaml")
+    return Knobs({name: _knob(name, row) for name, row in raw["knobs"].items()})
+
+
+def _knob(name: str, row: Mapping[str, Any]) -> Knob:
+    spellings = {system: _names(row.get(system)) for system in SYSTEMS if row.get(system)}
+    live = (row.get("live") or {}).get("engine")
+    return Knob(
+        name, row["means"], row.get("unit"), str(row["values"]), spellings, _names(row.get("also")), row["engine"], live
+    )
+
+
+def _names(entry: Any) -> tuple[str, ...]:
+    return () if not entry else (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+@lru_cache(maxsize=len(SYSTEMS) + 2)
+def _aliases(system: str) -> Mapping[str, tuple[str, bool]]:
+    table: dict[str, tuple[str, bool]] = {}
+    for knob in knob_table().by_name.values():
+        own = knob.spellings.get(system, ())
+        for spelling in (*knob.also, *own):
+            key = _normal(spelling.removeprefix(_NEGATION))
+            if spelling in own or key not in table:  # the engine's own spelling wins over a general one
+                table[key] = (knob.name, spelling.startswith(_NEGATION))
+    return {**table, **{name: (name, False) for name in knob_table().by_name}}
+
+
+def _normal(spelling: str) -> str:
+    return re.split(r"[ =]", spelling.strip(), maxsplit=1)[0].lstrip("-").replace("-", "_").lower()
+
+
+def _text(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,70 @@
+"""Which signals an expression cannot see: so that a rule is `unknown`, not `ok`, when it is blind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from infradoc_rules.model import Series, SignalFrame
+from infradoc_rules.promql import Expr, is_stale
+from infradoc_rules.promql.nodes import Binary, Node, Selector, children
+from infradoc_rules.signals import signal_table
+
+_RANGE_SAMPLES = 2  # below that a rate has no value, and "nothing moved" cannot be told from "just arrived"
+_FRESH_PERIODS = 4
+
+
+def needed_selectors(node: Node) -> Iterator[Selector]:
+    """Selectors that must have samples. What stands behind `unless` may be absent: then nothing is left out."""
+    if isinstance(node, Selector):
+        yield node
+    below = (node.left,) if isinstance(node, Binary) and node.op == "unless" else children(node)
+    for child in below:
+        yield from needed_selectors(child)
+
+
+def missing_signals(expr: Expr, frame: SignalFrame) -> list[str]:
+    """Selectors of `expr` without the samples they need at `frame.now`, each as text; empty when it can be judged.
+
+    A range needs two samples inside it, an instant selector one that is not older than the window. Label matchers
+    count where absence means "no data"; a counter that reads 0 when absent needs only its name.
+    """
+    found: dict[str, None] = {}
+    for node in needed_selectors(expr.root):
+        if not _visible(node, frame):
+            found[_shown(node)] = None
+    return list(found)
+
+
+def _visible(node: Selector, frame: SignalFrame) -> bool:
+    end = frame.now - node.offset_ms / 1000
+    span = node.range_ms / 1000 if node.range_ms else max(frame.window, _FRESH_PERIODS * frame.period)
+    wanted = _RANGE_SAMPLES if node.range_ms else 1
+    series = frame.select(node.name)
+    if _labels_matter(node.name):
+        series = [one for one in series if all(m.accepts(one.labels.get(m.label, "")) for m in node.matchers)]
+    return any(_samples_in(one, end - span, end, wanted) for one in series)
+
+
+def _labels_matter(name: str) -> bool:
+    spec = signal_table().resolve(name)
+    return spec is None or spec.absent == "no_data"
+
+
+def _samples_in(series: Series, start: float, end: float, wanted: int) -> bool:
+    """Whether at least `wanted` samples that are no stale markers lie in [start, end]; looks from the newest back."""
+    times: Sequence[float] = series.times
+    count = 0
+    for index in range(len(times) - 1, -1, -1):
+        if times[index] < start - 0.001:
+            return False
+        if times[index] <= end + 0.001 and not is_stale(float(series.values[index])):
+            count += 1
+            if count >= wanted:
+                return True
+    return False
+
+
+def _shown(node: Selector) -> str:
+    matchers = ", ".join(f'{m.label}{m.op}"{m.value}"' for m in node.matchers) if _labels_matter(node.name) else ""
+    history = f" ({node.offset_ms / 1000:g} s of history)" if node.offset_ms > 0 else ""
+    return f"{node.name}{{{matchers}}}{history}" if matchers else f"{node.name}{history}"

@@ -1,0 +1,179 @@
+"""`infradoc diagnose` from the outside: recordings of real servers, live servers, dead ones, wrong usage."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from infradoc.cli import app
+from infradoc_rules.catalog import load_catalog
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+SCHEMA = json.loads((resources.files("infradoc.report") / "report.schema.json").read_text())
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+COVERED = {rule.id for rule in load_catalog().rules}
+
+
+def diagnose(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+    code = app.dispatch(["diagnose", *arguments, "--format", "json"])
+    seen = capsys.readouterr()
+    report = json.loads(seen.out) if seen.out else None
+    if report is not None:
+        jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    return code, report, seen.err
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*-*")), ids=lambda path: path.name)
+def test_recordings_of_real_servers(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The labelled finding first where the catalog has a rule for it; nothing that is forbidden; silence if healthy."""
+    label = yaml.safe_load((path / "label.yaml").read_text())
+    code, report, err = diagnose(capsys, str(path))
+    assert err == ""
+    found = [one["id"] for one in report["findings"]]
+    assert not set(found) & set(label["forbid"])
+    assert set(found) <= set(label["expect"]) | set(label["also_ok"])
+    if set(label["expect"]) <= COVERED:
+        assert found[:1] == label["expect"]
+        assert code in (10, 20)
+        first = report["findings"][0]
+        assert first["confidence"] >= 0.7 and len(first["evidence"]) >= 2
+        if label["fix"]:
+            assert first["actions"][0]["knob"] in label["fix"]
+    elif label["expect"] == ["healthy"]:
+        assert (code, report["status"], found) == (0, "ok", [])
+        assert report["checked"] and report["not_visible"]
+
+
+def test_there_are_recordings() -> None:
+    assert len(list(RECORDINGS.glob("*-*"))) >= 10
+
+
+@pytest.mark.parametrize("missing", [("host.jsonl.gz", "client.jsonl", "server.log", "launch.txt"), ("client.jsonl",)])
+def test_findings_hold_without_the_optional_files(
+    missing: tuple[str, ...], recordings_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "r").mkdir()
+    for path in (recordings_dir / "vllm-05").iterdir():
+        if path.name not in missing:
+            (tmp_path / "r" / path.name).write_bytes(path.read_bytes())
+    code, report, _ = diagnose(capsys, str(tmp_path / "r"))
+    assert code == 10 and report["findings"][0]["id"] == "kv-thrashing-preemption"
+
+
+def test_archive_gives_the_same_as_its_folder(
+    recordings_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = tmp_path / "r.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(recordings_dir / "vllm-13", arcname="r")
+    _, one, _ = diagnose(capsys, str(packed))
+    _, other, _ = diagnose(capsys, str(recordings_dir / "vllm-13"))
+    assert one["findings"] == other["findings"] and one["findings"][0]["id"] == "engine-stalled"
+
+
+def test_calm_part_of_a_sick_recording_is_healthy(recordings_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label = yaml.safe_load((recordings_dir / "vllm-05" / "label.yaml").read_text())
+    code, report, _ = diagnose(capsys, str(recordings_dir / "vllm-05"), "--until", str(label["onset_t"]))
+    assert (code, report["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize("name", ["vllm-05", "vllm-07", "vllm-13", "vllm-18", "llamacpp-03", "vllm-01", "llamacpp-01"])
+def test_half_a_minute_is_enough(name: str, recordings_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A live watch of the default length that begins in the middle of the fault sees what the whole recording shows."""
+    label = yaml.safe_load((recordings_dir / name / "label.yaml").read_text())
+    start = label["onset_t"] + 20
+    _, report, _ = diagnose(capsys, str(recordings_dir / name), "--since", str(start), "--until", str(start + 30))
+    found = [one["id"] for one in report["findings"][:1]] or ["healthy"]
+    assert found == label["expect"]
+
+
+def test_several_targets_and_languages(recordings_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    targets = [str(recordings_dir / name) for name in ("vllm-03", "vllm-13")]
+    code, report, _ = diagnose(capsys, *targets, "--lang", "zh")
+    assert report["schema"] == "infradoc.reports/v1" and [one["status"] for one in report["reports"]] == [
+        "ok",
+        "unhealthy",
+    ]
+    assert code == 20
+    title = report["reports"][1]["findings"][0]["title"]
+    assert any("\u4e00" <= char <= "\u9fff" for char in title)
+
+
+def test_live_server(server: Any, vllm_page: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    server.page("/metrics", vllm_page)
+    server.page("/version", b'{"version": "0.32.0"}', kind="application/json")
+    start = time.monotonic()
+    code, report, err = diagnose(capsys, server.url, "--window", "4s")
+    assert time.monotonic() - start >= 3.5
+    assert report["target"] == {"name": server.url, "system": "vllm", "version": "0.32.0"}
+    assert report["observed"]["looks"] in (4, 5) and code in (0, 10, 20, 30) and err == ""
+    assert [path for path, _ in server.requests].count("/metrics") == report["observed"]["looks"]
+
+
+def test_dead_servers_cannot_be_told(server: Any, closed_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    start = time.monotonic()
+    code, report, _ = diagnose(capsys, f"http://127.0.0.1:{closed_port}", "--window", "20s")
+    assert (code, report["status"]) == (30, "unknown") and "refuses" in report["not_visible"][0]
+    server.page("/metrics", b"<html>", kind="text/html")
+    code, report, _ = diagnose(capsys, server.url, "--window", "20s")
+    assert code == 30 and "HTML" in report["not_visible"][0]
+    assert time.monotonic() - start < 15  # neither is watched for the whole window
+
+
+def test_server_that_dies_while_watched(server: Any, vllm_page: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = iter([vllm_page])
+
+    def body() -> bytes:
+        return next(pages, b"")
+
+    server.page("/metrics", body)
+    code, report, _ = diagnose(capsys, server.url, "--window", "3s")
+    assert code == 30 and any("empty page" in one for one in report["not_visible"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["nothing-here"], "is no target"),
+        (["./nothing-here"], "There is no nothing-here"),
+        (["ftp://h"], "no http:// or https://"),
+        (["http://u:pw@h:1"], "user name or password"),
+        (["http://127.0.0.1:1", "--since", "5"], "--since and --until are for recordings"),
+        (["http://127.0.0.1:1", "--config", "/nowhere.toml"], "/nowhere.toml"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, err = diagnose(capsys, *arguments)
+    assert (code, report) == (2, None) and part in err and err.count("\n") == 1
+
+
+def test_folder_without_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"x")
+    code, report, err = diagnose(capsys, str(tmp_path))
+    assert (code, report) == (2, None) and "none of the files of a recording" in err
+
+
+def test_log_alone_names_what_would_decide(
+    recordings_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "server.log").write_bytes((recordings_dir / "vllm-01" / "server.log").read_bytes())
+    code, report, _ = diagnose(capsys, str(tmp_path / "r"))
+    assert code == 30 and report["status"] == "unknown"
+    assert any("infradoc record" in one for one in report["not_visible"])
+
+
+def test_markdown_and_rich(recordings_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(recordings_dir / "vllm-13")
+    assert app.dispatch(["diagnose", path, "--format", "markdown"]) == 20
+    assert "### 1." in capsys.readouterr().out
+    assert app.dispatch(["diagnose", path]) == 20
+    assert "engine-stalled" in capsys.readouterr().out

@@ -1,0 +1,70 @@
+"""The report for people: both languages, complete, without padding in files."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from infradoc.report.build import finding_part, unknown_report
+from infradoc.report.text import make_console, print_report
+from infradoc.report.words import _EN, _ZH
+from infradoc_rules.model import Action, Evidence, Finding
+
+
+def shown(lang: str, width: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", width)
+    actions = (
+        Action("kv_pool_tokens", "increase", "more room", 3072, 14848, "--num-gpu-blocks-override 116", cost="memory"),
+        Action("client_max_tokens", "decrease", "", None, None),
+    )
+    evidence = (
+        Evidence("95% in use", "metrics", "llm_kv_cache_usage_ratio", 0.95, "ratio", 0.5),
+        Evidence("but", weight=-1.0),
+    )
+    finding = Finding(
+        "kv-thrashing-preemption",
+        "critical",
+        0.9,
+        "Title [x]",
+        "cause",
+        "impact",
+        "false",
+        "root",
+        ("queue-saturation",),
+        evidence,
+        actions,
+    )
+    report = unknown_report("http://h:1", ["gpu_utilization_ratio: none"], "vllm")
+    report["status"], report["findings"] = "unhealthy", [finding_part(finding)]
+    report["vitals"]["ttft_p99_seconds"], report["vitals"]["kv_usage_ratio"] = 0.25, 0.5
+    out = io.StringIO()
+    print_report(report, lang, make_console(out))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("width", ["60", "120"])
+def test_everything_is_told(lang: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(lang, width, monkeypatch)
+    flat = " ".join(text.split())
+    for part in (
+        "Title [x]",
+        "90%",
+        "95% in use",
+        "--num-gpu-blocks-override 116",
+        "3072 -> 14848",
+        "queue-saturation",
+        "250 ms",
+        "50%",
+    ):
+        assert part in flat, part
+    assert "\x1b" not in text and all(line == line.rstrip() for line in text.split("\n"))
+    assert ("证据" in text) == (lang == "zh") and ("Evidence" in text) == (lang == "en")
+
+
+def test_languages_have_the_same_words() -> None:
+    assert _EN.keys() == _ZH.keys()
+    for key in _EN:
+        assert sorted(re.findall(r"\{[^}]*\}", _EN[key])) == sorted(re.findall(r"\{[^}]*\}", _ZH[key])), key

@@ -1,0 +1,92 @@
+"""The admin source against a real server: token, facts, hints, and refusals in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infradoc.config import Auth
+from infradoc.sources.admin import AdminSource
+from infradoc.sources.credentials import SecretError, admin_token
+
+CONFIG = {
+    "version": 3,
+    "engine": "infradoc",
+    "engine_version": "0.1.0",
+    "lease": None,
+    "knobs": {
+        "max_num_seqs": {
+            "value": 16,
+            "origin": "flag",
+            "bounds": [1, 1024],
+            "change": "live",
+            "flag": "--max-num-seqs",
+        },
+        "truncation_policy": {"value": "reject", "origin": "default", "bounds": ["reject", "left"], "change": "live"},
+        "device_memory_bytes": {"value": None, "origin": "default"},
+    },
+    "hints": {"kv_bytes_per_token": 46080, "cores": 2},
+}
+BLOCKS = {"ledger": {"free": 1}, "num_blocks": 1, "integrity": "ok"}
+
+
+@pytest.fixture
+def engine(server: Any, clean_environment: Path) -> Any:
+    server.page("/admin/config", json.dumps(CONFIG).encode(), kind="application/json")
+    server.page("/admin/blocks", json.dumps(BLOCKS).encode(), kind="application/json")
+    return server
+
+
+def test_knobs_and_hints_become_facts(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    source = AdminSource(engine.url)
+    assert source.is_supported()
+    reading = source.read(1.0)
+    assert reading.error is None and reading.events == []
+    facts = {fact.name: (fact.value, fact.origin) for fact in reading.facts}
+    assert facts["max_num_seqs"] == (16, "flag") and facts["truncation_policy"] == ("reject", "default")
+    assert facts["hint.kv_bytes_per_token"] == (46080, "api") and facts["target.version"] == ("0.1.0", "api")
+    assert "device_memory_bytes" not in facts
+    assert all(headers["Authorization"] == "Bearer tok" for _, headers in engine.requests)
+
+
+def test_ledger_that_does_not_add_up_is_an_event(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    engine.page("/admin/blocks", json.dumps({**BLOCKS, "integrity": "block 3 is free and live"}).encode())
+    (event,) = AdminSource(engine.url).read(1.0).events
+    assert event.name == "kv_check_failed" and event.text == "block 3 is free and live"
+
+
+def test_token_is_found_in_order(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not AdminSource(engine.url).is_supported()
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    (runtime / f"engine-{engine.port}.token").write_text("from-file\n")
+    assert AdminSource(engine.url).token() == "from-file"
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "from-env")
+    assert AdminSource(engine.url).token() == "from-env"
+    monkeypatch.setenv("OTHER", "configured")
+    assert AdminSource(engine.url, Auth(admin_token_env="OTHER")).token() == "configured"
+
+
+def test_configured_token_that_is_missing(engine: Any) -> None:
+    with pytest.raises(SecretError, match="NOT_THERE"):
+        admin_token(Auth(admin_token_env="NOT_THERE"), 1)
+    source = AdminSource(engine.url, Auth(admin_token_env="NOT_THERE"))
+    assert source.is_supported() and "NOT_THERE" in str(source.read(1.0).error)
+
+
+@pytest.mark.parametrize(("status", "word"), [(401, "refuses the admin token"), (404, "404"), (500, "500")])
+def test_refusals(engine: Any, monkeypatch: pytest.MonkeyPatch, status: int, word: str) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    engine.page("/admin/config", b"{}", status=status)
+    error = AdminSource(engine.url).read(1.0).error
+    assert error is not None and word in error and "tok " not in error.replace("token", "")
+
+
+def test_asks_only_the_bundled_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    assert not AdminSource(engine.url, wanted=lambda: False).is_supported()

@@ -1,0 +1,140 @@
+"""Host figures: rows of recordings, the live machine, and cgroups of both versions."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infradoc.model import Sample
+from infradoc.sources.cgroup import Cgroup, pressure
+from infradoc.sources.host import HostSource
+from infradoc.sources.host_rows import HostRows, role_of
+from infradoc.sources.processes import find_listener
+
+ROW: dict[str, Any] = {
+    "t": 100.0,
+    "ncpu": 2,
+    "cpu_times_percent": {"user": 50.0, "system": 10.0, "iowait": 0.0, "idle": 40.0, "steal": 0.0},
+    "load": [0.7, 2.0, 4.0],
+    "mem": {"total": 1000, "available": 600, "used": 400, "swap_used": 5},
+    "psi_cpu_avg10": {"some": 17.0, "full": 0.0},
+    "procs": [
+        {"pid": 7, "role": "EngineCore", "cpu_percent": 50.0, "rss": 99, "state": "running", "run_delay_s_total": 1.5}
+    ],
+}
+
+
+def value(samples: list[Sample], name: str, **labels: str) -> float:
+    (found,) = [one.value for one in samples if one.name == name and dict(one.labels) == labels]
+    return found
+
+
+def test_percentages_become_counters() -> None:
+    rows = HostRows()
+    rows.samples(ROW)
+    samples = rows.samples({**ROW, "t": 102.0})
+    assert value(samples, "host_cpu_seconds_total", mode="user") == pytest.approx(0.5 * 2 * 2.0)
+    assert value(samples, "proc_cpu_seconds_total", role="engine", pid="7") == pytest.approx(1.0)
+    assert value(samples, "host_memory_available_bytes") == 600
+    assert value(samples, "host_pressure_ratio", resource="cpu", share="some", window="10s") == pytest.approx(0.17)
+    assert value(samples, "proc_stopped", role="engine", pid="7") == 0.0
+    assert value(samples, "host_load1") == 0.7
+
+
+def test_stopped_process_and_missing_parts() -> None:
+    stopped = {"t": 1.0, "procs": [{"pid": 7, "role": "Worker", "state": "stopped"}, {"role": "no pid"}, "rubbish"]}
+    samples = HostRows().samples(stopped)
+    assert value(samples, "proc_stopped", role="worker", pid="7") == 1.0
+    assert {one.name for one in samples} == {"proc_stopped"}
+    assert HostRows().samples({"t": 1.0, "load": "x", "mem": 5, "ncpu": "two"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("APIServer", "api"),
+        ("EngineCore_0", "engine"),
+        ("Worker_TP0", "worker"),
+        ("llama-server", "engine"),
+        ("bash", "other"),
+    ],
+)
+def test_roles(name: str, role: str) -> None:
+    assert role_of(name) == role
+
+
+def test_this_machine_and_the_process_behind_a_port() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        found = find_listener(port)
+        assert found is not None and found.pid == os.getpid()
+        source = HostSource(port)
+        first = source.read(time.time())
+        second = source.read(time.time() + 1)
+    assert first.error is None
+    names = {one.name for one in second.samples}
+    assert {"host_cpus", "host_cpu_seconds_total", "host_memory_size_bytes", "host_load1"} <= names
+    mine = [
+        one
+        for one in second.samples
+        if one.name == "proc_cpu_seconds_total" and ("pid", str(os.getpid())) in one.labels
+    ]
+    assert mine and mine[0].value > 0
+
+
+def test_cgroup_v2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    group = tmp_path / "box"
+    group.mkdir()
+    (group / "cpu.max").write_text("150000 100000\n")
+    (group / "cpu.stat").write_text("usage_usec 5\nnr_periods 10\nnr_throttled 4\nthrottled_usec 2500000\n")
+    (group / "memory.current").write_text("123\n")
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.events").write_text("oom 3\noom_kill 2\n")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("0::/box\n")
+    row = Cgroup(root=tmp_path, proc=tmp_path).row()
+    assert row == {
+        "cpu_quota_cores": 1.5,
+        "cpu_throttled_seconds": 2.5,
+        "cpu_periods": {"true": 4, "false": 6},
+        "cgroup_memory_used": 123,
+        "oom_kills": {"cgroup": 2},
+    }
+
+
+def test_cgroup_v1(tmp_path: Path) -> None:
+    for name, text in {
+        "cpu/box/cpu.cfs_quota_us": "50000",
+        "cpu/box/cpu.cfs_period_us": "100000",
+        "cpu/box/cpu.stat": "nr_periods 5\nnr_throttled 5\nthrottled_time 3000000000\n",
+        "memory/box/memory.limit_in_bytes": "4096",
+        "memory/box/memory.usage_in_bytes": "1024",
+        "memory/box/memory.oom_control": "oom_kill_disable 0\noom_kill 1\n",
+        "self/cgroup": "4:cpu,cpuacct:/box\n3:memory:/box\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    row = Cgroup(root=tmp_path, proc=tmp_path).row()
+    assert row["cpu_quota_cores"] == 0.5 and row["cpu_throttled_seconds"] == 3.0
+    assert row["cgroup_memory_limit"] == 4096 and row["oom_kills"] == {"cgroup": 1}
+
+
+def test_no_cgroup_and_no_pressure(tmp_path: Path) -> None:
+    assert Cgroup(root=tmp_path, proc=tmp_path).row() == {}
+    assert pressure(tmp_path) == {}
+
+
+def test_pressure(tmp_path: Path) -> None:
+    (tmp_path / "cpu").write_text(
+        "some avg10=12.50 avg60=3.00 avg300=0.10 total=99\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    )
+    assert pressure(tmp_path)["cpu"]["some"] == {"10s": 0.125, "60s": 0.03, "300s": 0.001}

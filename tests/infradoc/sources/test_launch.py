@@ -1,0 +1,55 @@
+"""Launch commands to facts, and secrets kept out."""
+
+from __future__ import annotations
+
+import pytest
+
+from infradoc.sources.launch import launch_facts, redact, split_command, system_of
+
+
+def facts(command: str) -> dict[str, object]:
+    return {fact.name: fact.value for fact in launch_facts(command)}
+
+
+def test_vllm_command() -> None:
+    found = facts(
+        "VLLM_CPU_KVCACHE_SPACE=2 vllm serve /models/m --max-model-len 2048 --max-num-seqs=16 --dtype float32 "
+        "--enforce-eager --no-enable-prefix-caching --num-gpu-blocks-override 24 --swap-space 4"
+    )
+    assert found["target.system"] == "vllm"
+    assert found["max_model_len"] == 2048 and found["max_num_seqs"] == 16
+    assert found["prefix_caching"] is False and found["enforce_eager"] is True
+    assert found["kv.pool_blocks_override"] == 24 and "kv_pool_tokens" not in found
+    assert found["swap_space"] == 4 * 2**30
+
+
+def test_other_engines() -> None:
+    assert facts("llama-server -m m.gguf -c 4096 -np 4")["max_num_seqs"] == 4
+    assert facts("python -m sglang.launch_server --mem-fraction-static 0.8")["gpu_memory_utilization"] == 0.8
+    assert facts("infradoc serve --max-num-seqs 8 --port 0")["max_num_seqs"] == 8
+
+
+@pytest.mark.parametrize(
+    ("command", "system"),
+    [
+        ("vllm serve m", "vllm"),
+        ("text-generation-launcher --model-id m", "tgi"),
+        ("python -m infradoc_engine serve", "infradoc"),
+        ("ls", None),
+    ],
+)
+def test_system(command: str, system: str | None) -> None:
+    assert system_of(command) == system
+
+
+def test_negative_numbers_continuations_and_open_quotes() -> None:
+    assert facts("vllm serve m \\\n  --max-model-len -1 --max-num-seqs 4")["max_num_seqs"] == 4
+    assert split_command("vllm serve 'open --x 1")[-1] == "1"
+
+
+def test_secrets_are_taken_out() -> None:
+    words = "vllm serve --api-key abc --hf-token=xyz HF_TOKEN=tok --max-num-batched-tokens 5 --tokenizer-mode auto http://u:p@h/"
+    shown = redact(words.split())
+    for secret in ("abc", "xyz", "=tok", "u:p"):
+        assert secret not in shown
+    assert "--max-num-batched-tokens 5" in shown and "--tokenizer-mode auto" in shown
