@@ -242,8 +242,9 @@ class Engine:
         try:
             with self.lock:
                 self.scheduler.add(job.request)
-        except RequestTooLong as error:
-            self._fail([request_id], EngineFailure("length", str(error)), free=False)
+        except ValueError as error:  # too long, or malformed: the request's fault, never the loop's
+            kind: ErrorKind = "length" if isinstance(error, RequestTooLong) else "internal"
+            self._fail([request_id], EngineFailure(kind, str(error)), free=False)
         finally:
             with self._wake:
                 self._pending -= 1
@@ -267,7 +268,8 @@ class Engine:
         self._mark_planned(output)
         self._report_stuck(output)
         if not output.scheduled:
-            self._wait_for_change()
+            if not output.preempted and not output.finished:  # either has freed blocks: plan again at once
+                self._wait_for_change()
             return
         params = {s.request_id: self.jobs[s.request_id].sampling for s in output.scheduled}
         try:

@@ -26,14 +26,17 @@ class NotEnoughMemory(MemoryError):
         self.message, self.account, self.fits = message, dict(account or {}), dict(fits or {})
 
 
+# What torch's allocators and C++ say; and oneDNN, which reports a refused buffer for its generated code this way.
+_REFUSALS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+_ONEDNN_REFUSALS = ("could not create a primitive", "could not create a memory", "could not execute a primitive")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """True for the ways in which torch, oneDNN and numpy say that an allocation was refused."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(
-        sign in text for sign in ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
-    )
+    return isinstance(error, RuntimeError) and any(sign in text for sign in _REFUSALS + _ONEDNN_REFUSALS)
 
 
 def status_bytes(key: str) -> int | None:

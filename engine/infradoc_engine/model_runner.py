@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 
@@ -23,20 +22,10 @@ from infradoc_engine.memory import (
 )
 from infradoc_engine.models import registry
 from infradoc_engine.models.llama import weight_bytes
+from infradoc_engine.runner_limits import RUNTIME_BYTES, RunnerLimits, activation_bound, check_limits, largest_step
 from infradoc_engine.sampler import GREEDY, Sampled, Sampler, SamplingParams
 from infradoc_engine.weights import ModelFiles
 from infradoc_kernels import ops
-
-RUNTIME_BYTES = 128 * MIB  # stacks, libraries' buffers and heap slack of a process that serves; measured: 60 to 110
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerLimits:
-    """What the memory of a step is measured at."""
-
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    max_model_len: int
 
 
 class ModelRunner:
@@ -66,7 +55,7 @@ class ModelRunner:
         self.device, self.dtype = _device(device), _dtype(dtype, _device(device))
         self.block_size = block_size
         self.limits = RunnerLimits(max_num_batched_tokens, max_num_seqs, max_model_len)
-        _check_limits(self.limits, block_size, gpu_memory_utilization, self.config.max_positions)
+        check_limits(self.limits, block_size, gpu_memory_utilization, self.config.max_positions)
         self._utilization = gpu_memory_utilization
         self._limit, self._device_bytes = self._open_budget(device_memory_bytes)
         self._sampler = Sampler()
@@ -189,17 +178,19 @@ class ModelRunner:
     def _open_budget(self, device_memory_bytes: int | None) -> tuple[MemoryLimit | None, int]:
         if self.device.type == "cuda":
             _, total = torch.cuda.mem_get_info(self.device)
+            if device_memory_bytes and device_memory_bytes < total:
+                torch.cuda.set_per_process_memory_fraction(device_memory_bytes / total, self.device)
             return None, min(device_memory_bytes or total, total)
         need = weight_bytes(self.config, self.dtype, self.device)
         device_bytes = device_memory_bytes or available_bytes()
         if need > device_bytes * self._utilization:
-            least = (
-                need + self._activation_bound() + self.limits.max_model_len * self.kv_bytes_per_token() + RUNTIME_BYTES
-            )
+            one_request = self.limits.max_model_len * self.kv_bytes_per_token()
+            least = need + activation_bound(self.config, self.limits) + one_request + RUNTIME_BYTES
             wanted = int(least / self._utilization)
             raise NotEnoughMemory(
-                f"The weights of {self.config.name or 'the model'} take {need // MIB} MiB, but "
-                f"{device_bytes // MIB} MiB of device memory times {self._utilization:g} is less; give at least --device-memory-bytes {wanted}.",
+                f"The weights of {self.config.name or 'the model'} take {need // MIB} MiB, but {device_bytes // MIB} "
+                f"MiB of device memory times {self._utilization:g} is less; give at least "
+                f"--device-memory-bytes {wanted}.",
                 {"weights": need},
                 {"device_memory_bytes": wanted},
             )
@@ -221,7 +212,7 @@ class ModelRunner:
         One layer is enough: each frees what it took before the next begins. Where nothing can be measured, a bound
         from the shapes is used.
         """
-        step = _largest_step(self.limits, self.block_size)
+        step = largest_step(self.limits, self.block_size)
         params = [SamplingParams(top_p=0.9, logprobs=1)] * len(step)
         cache = KVCache(self.config, 1, self.block_size, self.dtype, self.device)
 
@@ -239,7 +230,7 @@ class ModelRunner:
             trim_heap()
         except Exception as error:
             raise self._refused(error, "a step at the limits", self.limits.max_num_batched_tokens) from error
-        return peak if peak is not None else self._activation_bound()
+        return peak if peak is not None else activation_bound(self.config, self.limits)
 
     def _allocate_pool(self, pool_tokens: int | None) -> KVCache:
         num_blocks = size_pool(self._pool_request(pool_tokens))
@@ -247,15 +238,6 @@ class ModelRunner:
             return KVCache(self.config, num_blocks, self.block_size, self.dtype, self.device)
         except Exception as error:
             raise self._refused(error, "the KV pool", num_blocks * self.block_size) from error
-
-    def _activation_bound(self) -> int:
-        """From shapes: residual and hidden states, the widest projection, the chunk's mask, logits and their copies."""
-        c, limits = self.config, self.limits
-        wide = max(3 * c.intermediate_size, 4 * c.num_heads * c.head_dim)
-        values = limits.max_num_batched_tokens * (4 * c.hidden_size + wide)
-        mask = 2 * limits.max_num_batched_tokens * limits.max_model_len
-        context = 4 * limits.max_model_len * c.num_kv_heads * c.head_dim
-        return 4 * (values + mask + context) + 32 * limits.max_num_seqs * c.vocab_size
 
     def _other_bytes(self, known: int) -> int:
         """What the process took beside the known parts since the budget was opened: stacks, buffers, heap slack."""
@@ -282,6 +264,7 @@ class ModelRunner:
         """NotEnoughMemory for a refused allocation; any other error as it is."""
         if not is_out_of_memory(error) or isinstance(error, NotEnoughMemory):
             return error
+        trim_heap()  # what the failed work freed shall serve the next, also as fresh maps
         size = "" if tokens is None else f" of {tokens} tokens"
         account = self.memory_account() if hasattr(self, "_cache") else {}
         parts = ", ".join(f"{part} {size // MIB}" for part, size in account.items() if size)
@@ -306,36 +289,3 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name not in known:
         raise ValueError(f"dtype {name!r} is not known; use auto, {' or '.join(known)}")
     return known[name]
-
-
-def _check_limits(limits: RunnerLimits, block_size: int, utilization: float, max_positions: int) -> None:
-    for name, value in (
-        ("max_num_batched_tokens", limits.max_num_batched_tokens),
-        ("max_num_seqs", limits.max_num_seqs),
-        ("max_model_len", limits.max_model_len),
-        ("block_size", block_size),
-    ):
-        if value < 1:
-            raise ValueError(f"{name} is {value}, it must be at least 1")
-    if limits.max_model_len > max_positions:
-        raise ValueError(
-            f"max_model_len is {limits.max_model_len} but the model has {max_positions} positions; "
-            f"use at most --max-model-len {max_positions}"
-        )
-    if not 0.0 < utilization <= 1.0:
-        raise ValueError(f"gpu_memory_utilization is {utilization:g}, it must be above 0 and at most 1")
-
-
-def _largest_step(limits: RunnerLimits, block_size: int) -> list[ScheduledRequest]:
-    """All sequences sample, one token each, and prefill chunks at the end of a full context take the rest."""
-    table = [0] * -(-limits.max_model_len // block_size)  # one block many times: only sizes matter here
-    requests: list[ScheduledRequest] = []
-    left, last = limits.max_num_batched_tokens, limits.max_model_len
-    for index in range(limits.max_num_seqs):
-        others = limits.max_num_seqs - index - 1
-        count = min(max(left - others, 1), last, left)
-        if count < 1:
-            break
-        left -= count
-        requests.append(ScheduledRequest(f"probe-{index}", [0] * count, last - count, table, True, count > 1))
-    return requests

@@ -18,7 +18,6 @@ from infradoc_engine.memory import (
     PoolRequest,
     available_bytes,
     is_out_of_memory,
-    measure_peak,
     size_pool,
     status_bytes,
 )
@@ -81,13 +80,18 @@ def test_refusals_offer_settings_that_fit(change: dict[str, int]) -> None:
 
 
 @linux
-def test_peak_is_what_was_touched() -> None:
-    def work() -> None:
-        for _ in range(3):
-            torch.ones(20 * MIB // 4)  # freed before the next
-
-    peak = measure_peak(work)
-    assert peak is not None and 18 * MIB < peak < 40 * MIB
+def test_peak_is_what_was_touched_even_if_freed() -> None:
+    peaks = in_child("""
+from infradoc_engine.memory import measure_peak
+MIB = 1 << 20
+def touched():
+    torch.ones(20 * MIB // 4)
+def mapped():
+    torch.empty(200 * MIB // 4)
+print(json.dumps([measure_peak(touched), measure_peak(mapped), measure_peak(touched)]))
+""")
+    assert 18 * MIB < peaks[0] < 40 * MIB and 18 * MIB < peaks[2] < 40 * MIB
+    assert peaks[1] < 5 * MIB
 
 
 def test_available_is_positive_and_below_the_host() -> None:
@@ -163,10 +167,26 @@ try:
     hit = False
 except RuntimeError:
     hit = True
-print(json.dumps([tokens, blocks, refused, hit, runner.memory_account()]))
+# A step that finds no memory says so, harms nothing, and runs once there is some.
+import resource
+from infradoc_engine.memory import status_bytes, trim_heap
+trim_heap()
+old = resource.getrlimit(resource.RLIMIT_DATA)
+resource.setrlimit(resource.RLIMIT_DATA, (status_bytes("VmData") + MIB, old[1]))
+wide = [ScheduledRequest(f"b{i}", [9 + i] * 120, 0, list(range(8 * i, 8 * i + 8)), True, True) for i in range(4)]
+try:
+    runner.execute(ScheduleOutput(0, wide), {})
+    full = ""
+except NotEnoughMemory as error:
+    full = str(error)
+resource.setrlimit(resource.RLIMIT_DATA, old)
+runner.execute(ScheduleOutput(0, wide), {})
+tokens.append(step())
+print(json.dumps([tokens, blocks, refused, hit, runner.memory_account(), full]))
 """
     )
-    tokens, blocks, refused, hit, account = result
+    tokens, blocks, refused, hit, account, full = result
+    assert full.startswith("No memory for a step of 480 tokens") and "\n" not in full
     assert len(set(tokens)) == 1 and blocks == [24, 96, 96]
     assert refused.startswith("No memory for a KV pool of 76800 tokens") and "\n" not in refused
     assert hit is True

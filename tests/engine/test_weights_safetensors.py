@@ -84,6 +84,8 @@ def test_truncated_weights(tiny_folder: Callable[..., Path]) -> None:
         ({"hidden_size": "32"}, "key hidden_size: it is missing or no number"),
         ({"hidden_size": 64}, "shape (260, 32) where config.json needs (260, 64)"),
         ({"num_attention_heads": 0}, "num_heads is 0"),
+        ({"rms_norm_eps": float("inf")}, "key rms_norm_eps"),
+        ({"rope_theta": "big"}, "key rope_theta"),
         ({"num_key_value_heads": 3}, "not a multiple of num_kv_heads 3"),
         ({"num_hidden_layers": 10**12}, "num_layers is 1000000000000"),
         ({"num_hidden_layers": 3}, "tensor layers.2.attn_norm: it and 8 more are missing"),

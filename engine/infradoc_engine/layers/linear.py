@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 # The row count that oneDNN lays the packed weight out for. Measured on a 2-core EPYC with AVX-512: a layout for 64
@@ -36,8 +34,8 @@ class Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """x: [num_rows, in_features] -> [num_rows, out_features], x's dtype."""
         if self._packed:
-            out: Any = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
-            return out  # type: ignore[no-any-return]
+            out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
+            return out
         return torch.nn.functional.linear(x, self._weight)
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 # What `models.registry` can build. Named here, so that a reader can refuse a file before it touches the weights.
 KNOWN_ARCHITECTURES = ("llama",)
 
+# No model comes near these; without them a hostile file could ask for a table of a billion tensor names.
+MAX_LAYERS, MAX_SIZE = 1024, 1 << 24
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -42,8 +45,9 @@ class ModelConfig:
             "max_positions": self.max_positions,
         }
         for key, value in positive.items():
-            if not 0 < value <= 1 << 24:
-                return f"{key} is {value}, outside 1 to {1 << 24}"
+            most = MAX_LAYERS if key == "num_layers" else MAX_SIZE
+            if not 0 < value <= most:
+                return f"{key} is {value}, outside 1 to {most}"
         if self.num_heads % self.num_kv_heads:
             return f"num_heads {self.num_heads} is not a multiple of num_kv_heads {self.num_kv_heads}"
         if self.head_dim % 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,9 @@ class SafetensorsModel:
         text = read_text(self._tokenizer_path)
         try:
             return Tokenizer.from_str(text)
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:  # the library raises bare Exception, and its panics are not even that
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
             raise bad_file(self._tokenizer_path, "its content", str(error)[:120], _AGAIN) from None
 
     def tokenizer_json(self) -> str:
@@ -115,7 +118,7 @@ def _number(path: Path, raw: dict[str, Any], key: str, default: Any = ...) -> An
     value = raw.get(key)
     if value is None and default is not ...:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise bad_file(path, f"key {key}", "it is missing or no number", _AGAIN)
     return value
 

@@ -93,9 +93,7 @@ class CoreMachine(RuleBasedStateMachine):
     # --- operations ---
 
     @precondition(lambda self: len(self.clients) < 24)
-    @rule(
-        times=st.integers(1, 4), length=st.integers(1, 20), variant=st.integers(0, 3), max_tokens=st.integers(1, 30)
-    )
+    @rule(times=st.integers(1, 4), length=st.integers(1, 20), variant=st.integers(0, 3), max_tokens=st.integers(1, 30))
     def add(self, times: int, length: int, variant: int, max_tokens: int) -> None:
         for extra in range(times):
             self.add_one(length + extra, variant, max_tokens)
@@ -216,11 +214,10 @@ class CoreMachine(RuleBasedStateMachine):
         return output
 
     def lose(self, request_id: str, lost_tokens: int) -> None:
-        if request_id in self.clients:  # it may have been aborted between its preemption and this report
-            client = self.clients[request_id]
-            assert client.computed in (lost_tokens, -1)  # -1: taken away between two steps, and noted then
-            client.lost_until = max(client.lost_until, lost_tokens)
-            client.computed = -1
+        client = self.clients[request_id]
+        assert client.computed in (lost_tokens, -1)  # -1: taken away between two steps, and noted then
+        client.lost_until = max(client.lost_until, lost_tokens)
+        client.computed = -1
 
     def admit(self, request_id: str, *, first: bool) -> None:
         client = self.clients[request_id]
@@ -285,9 +282,9 @@ class CoreMachine(RuleBasedStateMachine):
         expected = None
         if token in client.request.stop_token_ids:
             expected = "stop"
-        elif client.num_output == client.request.max_tokens or len(client.tokens) >= MAX_MODEL_LEN:
-            expected = "length"
-        elif len(client.tokens) > self.cache.num_blocks * self.cache.block_size:
+        elif client.num_output == client.request.max_tokens or len(client.tokens) >= min(
+            MAX_MODEL_LEN, self.cache.num_blocks * self.cache.block_size + 1
+        ):
             expected = "length"
         assert reason == expected
         if reason is not None:

@@ -17,7 +17,8 @@ class DecodeStage:
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
-        self._served: dict[str, int] = {}  # request -> step of its last turn, while not all can have one
+        self._last_turn: dict[str, int] = {}  # request -> number of its last turn, while not all can have one
+        self._turn = 0
 
     def run(self, step: StepDraft, ready: list[Request]) -> None:
         """Schedule as many of `ready` (in order of admission) as the budget allows.
@@ -32,14 +33,17 @@ class DecodeStage:
     def _turns(self, step: StepDraft, ready: list[Request]) -> list[Request]:
         """Those whose turn it is: all, or those that waited longest for one, the oldest first among equals."""
         if len(ready) <= step.budget:
-            if self._served:
-                self._served = {}
+            if self._last_turn:
+                self._last_turn = {}
             return ready
-        last_turn = {request.request_id: self._served.get(request.request_id, -1) for request in ready}
-        chosen = sorted(last_turn, key=last_turn.__getitem__)[: step.budget]
-        last_turn.update(dict.fromkeys(chosen, step.number))
-        self._served = last_turn
-        return [request for request in ready if last_turn[request.request_id] == step.number]
+        last_turn = {request.request_id: self._last_turn.get(request.request_id, -1) for request in ready}
+        chosen = set()
+        for request_id in sorted(last_turn, key=last_turn.__getitem__)[: step.budget]:
+            self._turn += 1  # a number each, not one per step: so nobody overtakes within a step
+            last_turn[request_id] = self._turn
+            chosen.add(request_id)
+        self._last_turn = last_turn
+        return [request for request in ready if request.request_id in chosen]
 
     def _make_room(self, step: StepDraft, request: Request) -> bool:
         lifecycle = self._lifecycle

@@ -73,6 +73,13 @@ class Lifecycle:
         self.stats.preemptions[reason] += 1
         return preemption
 
+    def take_unreported(self) -> list[tuple[str, Preemption]]:
+        """Preemptions from outside a step since the last call, of requests that still exist."""
+        if not self.unreported:
+            return []
+        taken, self.unreported = self.unreported, []
+        return [(request_id, preemption) for request_id, preemption in taken if request_id in self.requests]
+
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Waiting or running -> finished; the scheduler no longer knows it."""
         if request.state == "running":

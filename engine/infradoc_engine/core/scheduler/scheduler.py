@@ -90,7 +90,7 @@ class Scheduler:
             self.cache.prefix_caching = self.limits.prefix_caching
         self._step += 1
         step = StepDraft(self._step, self.limits.max_num_batched_tokens, self.cache.block_size)
-        step.preempted, self._lifecycle.unreported = self._lifecycle.unreported, []
+        step.preempted = self._lifecycle.take_unreported()
         decodes: list[Request] = []
         prefills: list[Request] = []
         for request in self._lifecycle.running.values():
