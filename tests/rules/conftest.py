@@ -70,11 +70,14 @@ class Collector:
             last = row["t"]
 
     def client(self, rows: list[Mapping[str, Any]], times: list[float]) -> list[Event]:
-        done = sorted((row for row in rows if row["status"] is not None), key=lambda row: row["start"] + (row["e2e"] or 0))
+        def end(row: Mapping[str, Any]) -> float:
+            return float(row["start"] + (row["e2e"] or 0))
+
+        done = sorted((row for row in rows if row["status"] is not None), key=end)
         events, words, tokens, place = [], 0.0, 0.0, 0
         counts = {"ok": 0, "http_4xx": 0}
         for time in times:
-            while place < len(done) and done[place]["start"] + (done[place]["e2e"] or 0) <= time:
+            while place < len(done) and end(done[place]) <= time:
                 row = done[place]
                 place += 1
                 if row["status"] == 200:

@@ -42,7 +42,12 @@ def test_a_case_that_does_not_hold_says_how(rule_data, write_rule, tmp_path):
 
 def test_advice_that_differs_is_a_problem(rule_data, write_rule):
     rule_data["advise"] = ["lower_request_rate"]
-    asked = {"name": "many", "expect": "fires", "series": {"llm_requests_waiting": 9}, "actions": {"add_replicas": None}}
+    asked = {
+        "name": "many",
+        "expect": "fires",
+        "series": {"llm_requests_waiting": 9},
+        "actions": {"add_replicas": None},
+    }
     path = write_rule(rule_data, cases={"cases": [asked]})
     rule, _ = load_rule(path)
     problem = run_case(rule, load_cases(path.with_name(path.stem + CASES_SUFFIX))[0]).problem
@@ -62,7 +67,7 @@ def test_advice_that_differs_is_a_problem(rule_data, write_rule):
 def test_a_bad_cases_file_is_one_sentence_with_its_line(tmp_path, text, part):
     path = tmp_path / "x.cases.yaml"
     path.write_text(text)
-    with pytest.raises(CasesError, match="x.cases.yaml") as caught:
+    with pytest.raises(CasesError, match=r"x\.cases\.yaml") as caught:
         load_cases(path)
     assert part in str(caught.value)
 

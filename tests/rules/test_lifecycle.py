@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +46,9 @@ def test_it_is_kept_up_for_some_periods():
 
 
 def test_lost_signals_are_unknown_and_firing_must_be_earned_again():
-    assert _names([True] * 3 + [None] + [True] * 3) == ["pending"] * 2 + ["firing", "unknown"] + ["pending"] * 2 + ["firing"]
+    assert _names([True] * 3 + [None] + [True] * 3) == ["pending"] * 2 + ["firing", "unknown"] + ["pending"] * 2 + [
+        "firing"
+    ]
 
 
 def test_late_scrapes_do_not_lengthen_the_wait():
@@ -78,7 +82,7 @@ def test_every_state_has_a_way_out(conditions, for_periods, keep):
 @given(CONDITIONS, st.integers(0, 5), st.integers(0, 5))
 def test_resolved_only_follows_firing(conditions, for_periods, keep):
     names = ["ok"] + [state.name for state in _run(conditions, for_periods, keep)]
-    for before, after in zip(names, names[1:], strict=False):
+    for before, after in pairwise(names):
         if after == "resolved":
             assert before == "firing"
 
@@ -91,5 +95,5 @@ def test_the_length_of_a_period_does_not_matter(conditions, for_periods, keep, p
 @given(CONDITIONS)
 def test_since_marks_the_last_change(conditions):
     states = _run(conditions)
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in pairwise(states):
         assert (before.name == after.name) == (before.since == after.since)

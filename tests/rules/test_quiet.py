@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-PARTS = [("log", "host", "client"), ("host",), ()]
+PARTS = [("log", "host", "client"), ()]
 HEALTHY = ["vllm-01", "vllm-03", "llamacpp-01"]
 OTHER_FAULTS = ["vllm-09", "vllm-10", "vllm-11", "vllm-16"]  # faults of rules that a later catalog brings
 
 
-@pytest.mark.parametrize("parts", PARTS, ids=["all", "host", "metrics"])
+@pytest.mark.parametrize("parts", PARTS, ids=["all", "metrics"])
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_server_is_left_in_peace(replay, name, parts):
     seen = replay(name, *parts)
@@ -17,7 +17,7 @@ def test_a_healthy_server_is_left_in_peace(replay, name, parts):
     assert seen.findings == []
 
 
-@pytest.mark.parametrize("parts", PARTS, ids=["all", "host", "metrics"])
+@pytest.mark.parametrize("parts", PARTS, ids=["all", "metrics"])
 @pytest.mark.parametrize("name", OTHER_FAULTS)
 def test_faults_of_other_rules_are_not_claimed(replay, name, parts):
     assert replay(name, *parts).fired == {}

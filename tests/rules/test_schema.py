@@ -32,7 +32,7 @@ def test_a_misspelt_key_names_the_nearest(rule_data, write_rule):
 def test_a_misspelt_key_deep_inside_names_its_line(rule_data, write_rule):
     rule_data["live"]["kep"] = 1
     [problem] = _problem(write_rule(rule_data))
-    assert "line 13: live.kep" in problem and "did you mean 'keep'?" in problem
+    assert "line 14: live.kep" in problem and "did you mean 'keep'?" in problem
 
 
 @pytest.mark.parametrize(

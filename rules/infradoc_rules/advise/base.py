@@ -43,6 +43,14 @@ class Advice:
         """What the engine tells about its room: `kv_bytes_per_token`, `free_memory_bytes`, `cores`, ..."""
         return self.number(f"hint.{name}")
 
+    def last(self, event: str, field: str) -> float | None:
+        """The number that the last event of that name carried; None when there is none."""
+        for row in reversed(self.frame.events):
+            value = row.fields.get(field) if row.name == event else None
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+        return None
+
     def read(self, promql: str) -> float | None:
         """A finite PromQL value on the frame; None when there is none."""
         value = read_value(promql, self.frame, {**self.thresholds, **times(self.frame)})

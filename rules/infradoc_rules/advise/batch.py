@@ -5,36 +5,31 @@ from __future__ import annotations
 import math
 
 from infradoc_rules.advise.base import Advice
-from infradoc_rules.advise.lengths import pool_tokens, request_tokens
+from infradoc_rules.advise.lengths import measured_tokens, pool_tokens
 from infradoc_rules.model import Action
 
-_POOL_SHARE = 0.85  # of the pool that the larger batch may fill at P99 lengths: above it, preemption starts
+_POOL_SHARE = 0.85  # of the pool that the larger batch may fill: above it, preemption starts
 _LARGEST_STEP = 4  # times the present limit in one change, so that its effect can be judged
 
 
 def raise_max_num_seqs(advice: Advice) -> Action | None:
-    """As many slots as requests are there, bounded by what the pool holds at P99 lengths. None when none fit."""
-    present = advice.number("max_num_seqs") or advice.read("max(max_over_time(llm_requests_running[$long]))")
-    asked = advice.read(
-        "sum(max_over_time(llm_requests_running[$long])) + sum(max_over_time(llm_requests_waiting[$long]))"
-    )
+    """As many slots as requests are there, bounded by what the pool holds. None when no more fit."""
+    running, waiting = _seen(advice)
+    present = advice.number("max_num_seqs") or running
     if not present:
         return None
-    wanted = min(asked or 2 * present, _LARGEST_STEP * present)
-    pool, length = pool_tokens(advice), request_tokens(advice)
-    if pool and length:
-        wanted = min(wanted, math.floor(pool * _POOL_SHARE / length))
-    target = int(wanted)
+    asked = running + waiting if running is not None and waiting is not None else 2 * present
+    target = int(min(asked, _LARGEST_STEP * present, _room(advice, present)))
     if target <= present:
         return None
     return advice.action(
         "raise_max_num_seqs",
         from_value=int(present),
         to_value=target,
-        flag=_flag(advice, int(present), target),
+        flag=_flag(advice, target),
         why=advice.say(
-            f"requests wait while KV blocks are free; {target} of them fit at their P99 length",
-            f"KV 块空闲而请求在等待；按 P99 长度可容纳 {target} 个",
+            f"requests wait while KV blocks are free; the pool holds {target} of them",
+            f"KV 块空闲而请求在等待；池可容纳 {target} 个",
         ),
         cost=advice.say(
             "each step takes longer with more requests in it: the gap between tokens of a running request is the loser",
@@ -43,7 +38,26 @@ def raise_max_num_seqs(advice: Advice) -> Action | None:
     )
 
 
-def _flag(advice: Advice, present: int, target: int) -> str | None:
+def _seen(advice: Advice) -> tuple[float | None, float | None]:
+    """(running, waiting) at their peak of the last windows, or in the last statistics line of a log."""
+    running = advice.read("sum(max_over_time(llm_requests_running[$long]))")
+    waiting = advice.read("sum(max_over_time(llm_requests_waiting[$long]))")
+    return (
+        running if running is not None else advice.last("stats_line", "running"),
+        waiting if waiting is not None else advice.last("stats_line", "waiting"),
+    )
+
+
+def _room(advice: Advice, present: float) -> float:
+    """Requests that the pool holds: at their P99 length, or scaled from its present use; infinite when unknown."""
+    pool, length = pool_tokens(advice), measured_tokens(advice)
+    if pool and length:
+        return math.floor(pool * _POOL_SHARE / length)
+    usage = advice.read("max(max_over_time(llm_kv_cache_usage_ratio[$long]))") or advice.last("stats_line", "kv_usage")
+    return math.floor(present * _POOL_SHARE / usage) if usage else math.inf
+
+
+def _flag(advice: Advice, target: int) -> str | None:
     """llama.cpp divides its context across the slots: it has to grow with them, or each request gets less."""
     per_slot = advice.number("max_model_len")
     if advice.system != "llamacpp" or not per_slot:

@@ -51,8 +51,8 @@ def raise_api_server_count(advice: Advice) -> Action | None:
         to_value=int(present) + 1,
         why=advice.say("one front-end process is at its limit", "单个前端进程已到极限"),
         cost=advice.say(
-            "one more process; per-process metrics and per-process limits are then counted apiece",
-            "多一个进程；按进程统计的指标和限额将各算各的",
+            "one more process; what is counted per process is then counted apiece: dashboards are the loser",
+            "多一个进程；按进程统计的指标和限额将各算各的：受损的是监控面板",
         ),
     )
     return action if action.flag is not None else None

@@ -9,7 +9,7 @@ from infradoc_rules.model import Action, Event
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
 _NEAR = 0.5  # of the limit; quantiles from buckets may lie a bucket below the truth
-_EVENTS = ("request_rejected_length", "request_truncated")
+_REFUSED, _TRUNCATED, _SHIFTED = "request_rejected_length", "request_truncated", "context_shifted"
 
 
 def reject_long_prompts(advice: Advice) -> Action | None:
@@ -43,7 +43,7 @@ def reject_long_prompts(advice: Advice) -> Action | None:
 
 def disable_context_shift(advice: Advice) -> Action | None:
     """llama.cpp drops half the context when a slot is full; without it the request fails loudly."""
-    if advice.system != "llamacpp" or not any(event.name == "context_shifted" for event in advice.frame.events):
+    if advice.system != "llamacpp" or not any(event.name == _SHIFTED for event in advice.frame.events):
         return None
     return advice.action(
         "disable_context_shift",
@@ -58,18 +58,28 @@ def disable_context_shift(advice: Advice) -> Action | None:
 
 
 def raise_length_limit(advice: Advice) -> Action | None:
-    """Raise the limit that was hit, to the longest request seen, rounded up to 256 tokens."""
-    limit, longest = _seen(advice.frame.events)
+    """Raise the limit that was hit, to the longest request seen, rounded up to 256 tokens.
+
+    None where nothing came near the configured limit: what was cut was cut elsewhere, such as by a request field.
+    """
     configured = advice.number("max_model_len")
-    batch = advice.number("max_num_batched_tokens")
-    if longest is None and not _near_limit(advice, configured):
-        return None  # what was cut was cut elsewhere, such as by a request field: this limit is not in the way
-    target = round_up(longest + 1, _STEP) if longest else None
-    if limit and configured and limit < configured and (batch is None or batch <= limit):
+    limit, longest = _limit_hit(advice.frame.events), _longest_refused(advice.frame.events)
+    if longest is None and not _cut(advice.frame.events) and not _near_limit(advice, configured):
+        return None
+    limit = limit or (int(configured) if configured else None)
+    target = round_up(longest + 1, _STEP) if longest else round_up(2 * limit, _STEP) if limit else None
+    if longest and _is_step_budget(advice, limit):
         return _raise(advice, "raise_max_num_batched_tokens", limit, target)
-    if advice.system == "tgi":
-        return _raise(advice, "raise_max_input_tokens", limit, target)
-    return _raise(advice, "raise_max_model_len", limit or (int(configured) if configured else None), target)
+    name = "raise_max_input_tokens" if advice.system == "tgi" else "raise_max_model_len"
+    return _raise(advice, name, limit, target)
+
+
+def _is_step_budget(advice: Advice, limit: int | None) -> bool:
+    """Whether the limit was the token budget of a step: the log says so, or it lies below max_model_len."""
+    if any(event.fields.get("which") == "step_budget" for event in advice.frame.events if event.name == _REFUSED):
+        return True
+    configured, batch = advice.number("max_model_len"), advice.number("max_num_batched_tokens")
+    return bool(limit and configured and limit < configured and (batch is None or batch <= limit))
 
 
 def _near_limit(advice: Advice, limit: float | None) -> bool:
@@ -102,7 +112,7 @@ def _raise(advice: Advice, name: str, limit: int | None, target: int | None) -> 
 
 def _flag(advice: Advice, target: int | None) -> str | None:
     """llama.cpp's context is divided across its slots, so the flag carries slots x length."""
-    slots = advice.number("max_num_seqs") or _last_number(advice.frame.events, "kv_allocated", "slots")
+    slots = advice.number("max_num_seqs") or advice.last("kv_allocated", "slots")
     if advice.system != "llamacpp" or not target or not slots:
         return None
     return f"--ctx-size {target * int(slots)}"
@@ -123,24 +133,24 @@ def shorten_client_prompts(advice: Advice) -> Action:
     return advice.action(
         "shorten_client_prompts",
         why=advice.say("prompts that fit need no change of the server", "放得下的提示不需要改动服务端"),
-        cost=advice.say("the caller must split or summarise its text", "调用方需要拆分或摘要文本"),
+        cost=advice.say("the caller is the loser: it must split or summarise", "受损的是调用方：需要拆分或摘要"),
     )
 
 
-def _seen(events: Sequence[Event]) -> tuple[int | None, int | None]:
-    """(limit that was hit last, longest request that hit it) from the events."""
-    rows = [event for event in events if event.name in _EVENTS]
-    limits = [limit for event in rows if (limit := _number(event, "limit"))]
-    longest = max((_number(event, "tokens") or 0 for event in rows), default=0)
-    return (int(limits[-1]) if limits else None), (int(longest) or None)
+def _limit_hit(events: Sequence[Event]) -> int | None:
+    limits = [limit for event in events if event.name in (_REFUSED, _TRUNCATED) if (limit := _number(event, "limit"))]
+    return int(limits[-1]) if limits else None
+
+
+def _longest_refused(events: Sequence[Event]) -> int | None:
+    longest = max((_number(event, "tokens") or 0 for event in events if event.name == _REFUSED), default=0)
+    return int(longest) or None
+
+
+def _cut(events: Sequence[Event]) -> bool:
+    return any(event.name in (_TRUNCATED, _SHIFTED) for event in events)
 
 
 def _number(event: Event, field: str) -> float | None:
     value = event.fields.get(field)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _last_number(events: Sequence[Event], name: str, field: str) -> float | None:
-    rows = [event for event in events if event.name == name]
-    values = [value for event in rows if (value := _number(event, field)) is not None]
-    return values[-1] if values else None

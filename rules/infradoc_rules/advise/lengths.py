@@ -19,25 +19,33 @@ def block_size(advice: Advice) -> int:
 def pool_tokens(advice: Advice) -> int | None:
     """Tokens that the KV pool holds."""
     tokens = advice.read("sum(llm_kv_pool_tokens)") or advice.number("kv_pool_tokens")
+    blocks = advice.number("kv.pool_blocks")
+    if not tokens and blocks:
+        tokens = blocks * block_size(advice)
     return int(tokens) if tokens else None
 
 
-def request_tokens(advice: Advice) -> int | None:
+def measured_tokens(advice: Advice) -> int | None:
     """KV tokens of one long request, in whole blocks: P99 of prompt plus P99 of output, at most max_model_len.
 
-    None when no request has finished yet and no limit is known.
+    None when no request has finished yet.
     """
     prompt = advice.read(_QUANTILE.format(name="llm_request_prompt_tokens"))
     output = advice.read(_QUANTILE.format(name="llm_request_output_tokens"))
-    limit = advice.number("max_model_len")
     if prompt is None or output is None:
-        longest = limit
-    else:
-        longest = min(prompt + output, limit) if limit else prompt + output
-    if not longest:
         return None
+    return _whole_blocks(advice, min(prompt + output, advice.number("max_model_len") or math.inf))
+
+
+def request_tokens(advice: Advice) -> int | None:
+    """`measured_tokens`, or max_model_len where nothing was measured. None when that is not known either."""
+    limit = advice.number("max_model_len")
+    return measured_tokens(advice) or (_whole_blocks(advice, limit) if limit else None)
+
+
+def _whole_blocks(advice: Advice, tokens: float) -> int:
     size = block_size(advice)
-    return math.ceil(longest / size) * size
+    return math.ceil(tokens / size) * size
 
 
 def concurrency(advice: Advice) -> int | None:

@@ -35,6 +35,7 @@ class _Pattern:
     event: str | None
     fields: Mapping[str, tuple[str, float]]
     constants: Mapping[str, Value]
+    from_facts: Mapping[str, str]
     facts: Mapping[str, str]
     phase: str | None
 
@@ -101,10 +102,11 @@ class LogScanner:
         if pattern.event is None:
             return None
         self.order += 1
+        known = {field: self.facts[name].value for field, name in pattern.from_facts.items() if name in self.facts}
         return Event(
             name=pattern.event,
             order=self.order,
-            fields=_fields(pattern, match),
+            fields={**known, **_fields(pattern, match)},
             time=when,
             phase=self.phase,
             source=place,
@@ -190,6 +192,7 @@ def _pattern(row: Mapping[str, Any]) -> _Pattern:
         event=row.get("event"),
         fields=fields,
         constants=dict(row.get("set") or {}),
+        from_facts=dict(row.get("from_facts") or {}),
         facts=dict(row.get("facts") or {}),
         phase=row.get("phase"),
     )

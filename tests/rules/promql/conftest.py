@@ -21,6 +21,7 @@ import cramjam
 import numpy as np
 import pytest
 from hypothesis import settings
+
 from infradoc_rules.model import Series
 from infradoc_rules.promql import STALE_NAN
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from infradoc_rules.promql import arithmetic as go
 
 FLOATS = st.one_of(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
 from infradoc_rules.model import Series
 from infradoc_rules.promql import SUBSET, Element, PromqlError, evaluate, parse
 from infradoc_rules.promql.tokens import tokenize

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from infradoc_rules.model import Series
 from infradoc_rules.promql import Element, PromqlError, evaluate, parse
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from infradoc_rules.promql import SUBSET, PromqlError, needed_names, parse
 from infradoc_rules.promql.nodes import Aggregate, Binary, Call, Matching, Negate, Number, Selector, String
 

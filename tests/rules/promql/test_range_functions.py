@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from infradoc_rules.promql.range_functions import RANGE_FUNCTIONS, Range
 
 GROWTH = st.lists(st.floats(0, 1e6), min_size=2, max_size=30)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from infradoc_rules.model import Series
 from infradoc_rules.promql import STALE_NAN, evaluate, is_stale, parse
 from infradoc_rules.promql.nodes import Selector

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from infradoc_rules.promql import PromqlError
 from infradoc_rules.promql.tokens import (
     fill_in,
