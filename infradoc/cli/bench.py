@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from infradoc.cli.args import Parser
 from infradoc.errors import InfradocError
 from infradoc.load.run import LoadResult, run_load
 from infradoc.load.spec import ClassSpec, LoadSpec, load_spec, parse_class
@@ -32,9 +33,9 @@ Percentiles carry their number of samples; P99 is shown from 100 samples on, P90
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's flags."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="infradoc bench", description=SUMMARY, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("url", metavar="URL", help="server, e.g. http://127.0.0.1:8000")

@@ -1,0 +1,168 @@
+"""Client of a bundled engine's /admin pages: read the knobs, change one under If-Match and a lease, see requests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from infradoc.errors import InfradocError
+from infradoc_rules.model import Value
+
+TIMEOUT_SECONDS = 90.0  # above the 60 s that the engine itself gives a worker to start: a change must not happen later
+LEASE_SECONDS = 120
+
+
+class AdminError(InfradocError):
+    """The engine refused or could not be asked."""
+
+
+class AdminConflict(AdminError):
+    """Somebody else changed the configuration, or holds the lease: nothing was changed by us."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnobState:
+    """One knob of a running engine. `change` is live, drain or restart; `bounds` are [low, high] or the choices."""
+
+    name: str
+    value: Value | None
+    origin: str
+    bounds: tuple[Value, ...]
+    change: str
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """The configuration at one version."""
+
+    version: int
+    engine: str
+    knobs: Mapping[str, KnobState]
+    lease: Mapping[str, Any] | None = None
+    hints: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Requests that the engine has not finished, by id with the time of receipt; `now` is the engine's Unix time."""
+
+    now: float
+    received: Mapping[str, float]
+
+
+class AdminClient:
+    """Talks to one engine. Close it, or use it in a `with` statement."""
+
+    def __init__(self, url: str, token: str | None, *, verify: str | bool = True) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify, trust_env=False
+        )
+        self.holder = f"infradoc-{os.getpid()}"
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def config(self) -> EngineState:
+        """The knobs and their version. Raises AdminError."""
+        return self._state(self._ask("GET", "/admin/config"))
+
+    def set(self, knob: str, value: Value | None, version: int) -> EngineState:
+        """Change one knob if the configuration is still at `version`; returns the new state.
+
+        Raises AdminConflict (412, 423), AdminError for a value that is refused, a knob that is not live, or an engine
+        that does not answer; in the last case the change may have happened.
+        """
+        headers = {"If-Match": str(version), "X-Infradoc-Lease": f"{self.holder};{LEASE_SECONDS}"}
+        return self._state(self._ask("PATCH", "/admin/config", headers=headers, json={knob: value}))
+
+    def release(self) -> None:
+        """Give the lease back, so that other writers need not wait for its end. Raises AdminError."""
+        state = self.config()
+        if state.lease is not None and state.lease.get("holder") == self.holder:
+            headers = {"If-Match": str(state.version), "X-Infradoc-Lease": f"{self.holder};0"}
+            self._ask("PATCH", "/admin/config", headers=headers, json={})
+
+    def in_flight(self) -> InFlight:
+        """Requests being worked on. Raises AdminError."""
+        data = self._ask("GET", "/admin/requests")
+        try:
+            unfinished = [row for row in data["requests"] if row["state"] != "finished"]
+            return InFlight(float(data["now"]), {str(row["id"]): float(row["received"]) for row in unfinished})
+        except (KeyError, TypeError, ValueError) as error:
+            raise AdminError(f"{self.url}/admin/requests does not have the expected form.") from error
+
+    def _ask(self, method: str, path: str, **more: Any) -> Any:
+        try:
+            response = self._http.request(method, path, **more)
+        except httpx.TimeoutException as error:
+            raise AdminError(
+                f"{self.url}{path} gave no answer in {TIMEOUT_SECONDS:g} s.", "Is the engine stuck?"
+            ) from error
+        except httpx.HTTPError as error:
+            raise AdminError(f"No connection to {self.url}{path}: {error}.", "Is the engine running there?") from error
+        if response.status_code != 200:
+            raise refusal(f"{self.url}{path}", response)
+        try:
+            return response.json()
+        except ValueError as error:
+            raise AdminError(f"{self.url}{path} did not answer with JSON.", "Is this a bundled engine?") from error
+
+    def _state(self, data: Any) -> EngineState:
+        try:
+            knobs = {name: knob_state(name, row) for name, row in data["knobs"].items()}
+            return EngineState(
+                int(data["version"]), str(data["engine"]), knobs, data.get("lease"), data.get("hints") or {}
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise AdminError(f"{self.url}/admin/config does not have the expected form.") from error
+
+
+def knob_state(name: str, row: Mapping[str, Any]) -> KnobState:
+    """One knob of the answer."""
+    return KnobState(name, row["value"], str(row["origin"]), tuple(row["bounds"]), str(row["change"]), str(row["flag"]))
+
+
+def refusal(where: str, response: httpx.Response) -> AdminError:
+    """What an answer other than 200 means, with the engine's own sentence where it gives one."""
+    said = sentence(response)
+    if response.status_code in (401, 403):
+        hint = "Set INFRADOC_ADMIN_TOKEN, or admin_token_file in infradoc.toml."
+        return AdminError(f"{where} answered {response.status_code}: the admin token is missing or wrong.", hint)
+    if response.status_code == 412:
+        return AdminConflict(
+            f"{where}: the configuration was changed by somebody else meanwhile.", "Run the command again."
+        )
+    if response.status_code == 423:
+        return AdminConflict(f"{where}: another writer holds the lease. {said}".strip(), "Wait until it is over.")
+    if response.status_code == 404:
+        return AdminError(f"{where} does not exist.", "Only the bundled engine can be changed while it runs.")
+    return AdminError(f"{where} answered {response.status_code}: {said or 'no reason given.'}")
+
+
+def sentence(response: httpx.Response) -> str:
+    """The engine's reason: `error.message`, `error` or `detail` of a JSON answer."""
+    try:
+        data = response.json()
+    except ValueError:
+        return ""
+    found = data.get("error") or data.get("detail") or data.get("message") if isinstance(data, dict) else None
+    if isinstance(found, dict):
+        found = found.get("message")
+    return str(found)[:400] if found else ""

@@ -1,0 +1,132 @@
+"""Findings in, plan out: which change to make, what it costs and who pays, and what was left out and why.
+
+Pure: the engine's state, the guard and the permissions are arguments. Order: findings as given (roots first, then
+severity and confidence), within a finding the rule's own order (best first); changes that the engine takes while
+requests run come before those that need a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from infradoc.config import Permissions
+from infradoc.model import Plan, PlanStep
+from infradoc.remediation.actions.all import ACTIONS
+from infradoc.remediation.actions.base import LiveAction
+from infradoc.remediation.admin import EngineState
+from infradoc.remediation.guard import Guard, direction
+from infradoc_rules.actions import ACTIONS as ACTION_SPECS
+from infradoc_rules.model import Action, Finding, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a plan depends on beside the findings. `engine` is None where no admin API can be used."""
+
+    target: str
+    guard: Guard
+    now: float
+    engine: EngineState | None = None
+    permissions: Permissions | None = None  # None: no configuration; the caller's --apply is the permission
+
+
+def make_plan(findings: Sequence[Finding], context: Context, only: str | None = None) -> Plan:
+    """Rank the findings' actions for one target.
+
+    `only` keeps one finding id. With an engine, `steps` holds what can be applied live, best first, and `refused` the
+    rest with the reason. Without one, `steps` holds all advice (nothing can be applied) and `refused` is empty.
+    """
+    chosen = [finding for finding in findings if only is None or finding.id == only]
+    steps: list[PlanStep] = []
+    refused: list[tuple[str, str]] = []
+    for finding, action in advice(chosen):
+        reason = None if context.engine is None else why_not(action, context, steps)
+        if reason is None:
+            steps.append(step_of(finding, action, context.engine))
+        else:
+            refused.append((action.knob, reason))
+    steps.sort(key=lambda step: not is_live(step.action))
+    return Plan(context.target, tuple(steps), tuple(dict.fromkeys(refused)))
+
+
+def advice(findings: Iterable[Finding]) -> Iterable[tuple[Finding, Action]]:
+    """Each action once, with the first finding that advises it."""
+    seen: set[tuple[str, Value | None]] = set()
+    for finding in findings:
+        for action in finding.actions:
+            key = (action.name or action.knob, action.to_value)
+            if key not in seen:
+                seen.add(key)
+                yield finding, action
+
+
+def why_not(action: Action, context: Context, earlier: Sequence[PlanStep]) -> str | None:
+    """Why an action cannot be applied to the engine now, as one sentence; None when it can."""
+    carried = ACTIONS.get(action.name)
+    engine = context.engine
+    if engine is None or carried is None:
+        return f"infradoc does not carry out {action.name or action.knob}."
+    if not isinstance(carried, LiveAction):
+        return f"Not a live change: {carried.who}."
+    state = engine.knobs.get(carried.knob)
+    if state is None:
+        return f"The engine has no knob {carried.knob}."
+    if state.change != "live":
+        return f"The engine takes {carried.knob} only at a {state.change}: {action.flag or state.flag}."
+    try:
+        value = carried.target_value(action, state)
+    except ValueError as error:
+        return str(error)
+    return (
+        not_permitted(carried.knob, context.permissions)
+        or contradicts(action, earlier)
+        or context.guard.refusal(carried.knob, state.value, value, context.now)
+    )
+
+
+def not_permitted(knob: str, permissions: Permissions | None) -> str | None:
+    """Whether the configuration forbids the change."""
+    if permissions is None:
+        return None
+    if not permissions.apply:
+        return "infradoc.toml does not permit changes to this target (permissions.apply)."
+    if permissions.knobs and knob not in permissions.knobs:
+        return f"infradoc.toml permits {', '.join(permissions.knobs)}, not {knob} (permissions.knobs)."
+    return None
+
+
+def contradicts(action: Action, earlier: Sequence[PlanStep]) -> str | None:
+    """Whether a better step already moves the same knob the other way, by name or by value."""
+    for step in earlier:
+        if step.action.knob != action.knob:
+            continue
+        spec = ACTION_SPECS.get(action.name)
+        opposed = spec is not None and spec.opposes == step.action.name
+        if opposed or way(step.action) != way(action):
+            return f"{step.finding} wants {action.knob} the other way, and ranks before."
+    return None
+
+
+def way(action: Action) -> int:
+    """Direction of an action on its knob."""
+    return direction(action.from_value, action.to_value)
+
+
+def step_of(finding: Finding, action: Action, engine: EngineState | None) -> PlanStep:
+    """The step with the value that the knob has now; undo_value is None when there is no live way back."""
+    carried = ACTIONS.get(action.name)
+    state = engine.knobs.get(action.knob) if engine else None
+    back = state.value if state and isinstance(carried, LiveAction) and carried.undo == "live" else None
+    return PlanStep(finding.id, action, back)
+
+
+def is_live(action: Action) -> bool:
+    """Whether some engine takes the action while requests run."""
+    return isinstance(ACTIONS.get(action.name), LiveAction)
+
+
+def loser(action: Action) -> str:
+    """Who pays for an action."""
+    carried = ACTIONS.get(action.name)
+    return carried.loser if carried else ""

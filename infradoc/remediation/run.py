@@ -1,0 +1,222 @@
+"""One fix from baseline to verdict: measure, change, let old requests go, measure again, judge, take back if no better.
+
+The load is somebody else's and is never touched. Without a change (`step` is None) the same windows are taken and
+judged: that is the control.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from infradoc.model import PlanStep, Verdict
+from infradoc.remediation.admin import AdminClient, AdminError
+from infradoc.remediation.change import Applied, UndoError, apply, take_back
+from infradoc.remediation.client_log import ClientLog
+from infradoc.remediation.journal import Journal
+from infradoc.remediation.measure import ClientMeasured, Measured, ServerMeasured
+from infradoc.remediation.verify import Case, judge
+from infradoc_rules.engine import RuleResults
+from infradoc_rules.lifecycle import StateName
+from infradoc_rules.model import SignalFrame
+from infradoc_rules.schema import Rule, Verify
+
+LOOK_BACK_SECONDS = 120.0
+
+
+class Tick(Protocol):
+    """What one look gives."""
+
+    @property
+    def results(self) -> RuleResults:
+        """All rules at this moment."""
+
+    @property
+    def frame(self) -> SignalFrame:
+        """All series up to this moment."""
+
+
+class Watcher(Protocol):
+    """The monitor of one target."""
+
+    def tick(self, now: float) -> Tick:
+        """Look once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. `settle_limit` bounds the wait for old requests, `tail_limit` that for the last ones of the hold."""
+
+    baseline: float = 15.0
+    hold: float = 20.0
+    settle_limit: float = 60.0
+    tail_limit: float = 15.0
+    period: float = 1.0
+
+    @classmethod
+    def of(cls, verify: Verify) -> Timing:
+        """The rule's own times."""
+        return cls(baseline=verify.baseline, hold=verify.hold)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a fix. `applied` is None for a control run; `note` says what happened to the change afterwards."""
+
+    verdict: Verdict
+    before: Measured
+    after: Measured
+    applied: Applied | None
+    settle_seconds: float
+    settled: bool
+    undone: bool
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The rule's state at one moment; `window` is the stretch of the past that it rests on."""
+
+    time: float
+    state: StateName
+    window: float
+
+
+class Fixer:
+    """Runs one fix on one target."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        admin: AdminClient,
+        journal: Journal,
+        clients: ClientLog | None,
+        timing: Timing,
+        say: Callable[[str], None],
+    ) -> None:
+        self._watcher = watcher
+        self._admin = admin
+        self._journal = journal
+        self._clients = clients
+        self._timing = timing
+        self._say = say
+        self._frame: SignalFrame | None = None
+
+    def run(self, rule: Rule, step: PlanStep | None, *, keep: bool = False) -> Outcome:
+        """Judge `step` (None: no change) by `rule`. `keep` leaves a change in force that is not better.
+
+        Raises AdminError and InfradocError before or while changing; whatever interrupts the run after the change,
+        Ctrl-C included, takes the change back first unless `keep`.
+        """
+        self._say(f"baseline: measuring {self._timing.baseline:g} s")
+        begin = time.time()
+        self._watch(self._timing.baseline, rule)
+        end = time.time()
+        applied = apply(self._admin, self._journal, step) if step is not None else None
+        self._say(f"{told(applied)} ({time.time() - end:.1f} s)")
+        try:
+            return self._after(rule, applied, (begin, end), keep)
+        except BaseException:
+            if applied is not None and not keep:
+                self._say(self._back(applied)[1])
+            raise
+
+    def _after(self, rule: Rule, applied: Applied | None, baseline: tuple[float, float], keep: bool) -> Outcome:
+        changed = time.time()
+        settled = self._wait_for_old(self._timing.settle_limit, rule)
+        settle_seconds = time.time() - changed
+        self._say(
+            f"settled after {settle_seconds:.1f} s: "
+            + ("all requests begun before are gone" if settled else "time is up")
+        )
+        self._say(f"hold: measuring {self._timing.hold:g} s")
+        hold_begin = time.time()
+        looks = self._watch(self._timing.hold, rule)
+        hold_end = time.time()
+        self._wait_for_old(self._timing.tail_limit, rule)
+        before, after = self._measured(*baseline), self._measured(hold_begin, hold_end)
+        verdict = judge(Case(before, after, quiet(looks, hold_begin), rule.id, rule.verify))
+        undone, note = self._conclude(verdict, applied, keep)
+        return Outcome(verdict, before, after, applied, settle_seconds, settled, undone, note)
+
+    def _conclude(self, verdict: Verdict, applied: Applied | None, keep: bool) -> tuple[bool, str]:
+        """Journal the verdict and take the change back when it is not better."""
+        if applied is None:
+            return False, "No change was made."
+        self._journal.follow(applied.entry, "verdict", verdict.verdict)
+        if verdict.verdict == "fixed" or keep:
+            self._admin.release()
+            why = "" if verdict.verdict == "fixed" else " as asked (--keep)"
+            return False, f"{applied.entry.knob} stays at {applied.entry.new}{why}."
+        return self._back(applied)
+
+    def _back(self, applied: Applied) -> tuple[bool, str]:
+        """Take the change back; a change without a live way back stays, and the note says so."""
+        change = next(c for c in self._journal.changes() if c.intent.change == applied.entry.change)
+        try:
+            return True, take_back(self._admin, self._journal, change)
+        except UndoError as error:
+            return False, str(error)
+
+    def _measured(self, begin: float, end: float) -> Measured:
+        """Clients' own measurements where there are any in the window, else the server's."""
+        records = self._clients.records() if self._clients is not None else []
+        if any(begin <= record.end for record in records):
+            return ClientMeasured(records, begin, end, self._frame)
+        assert self._frame is not None
+        return ServerMeasured(self._frame, begin, end)
+
+    def _watch(self, seconds: float, rule: Rule, until: Callable[[], bool] | None = None) -> list[Look]:
+        """Look once a period for `seconds`, or until a condition holds; returns what the rule said."""
+        looks: list[Look] = []
+        end = time.monotonic() + seconds
+        due = time.monotonic()
+        while True:
+            now = time.time()
+            tick = self._watcher.tick(now)
+            self._frame = tick.frame
+            looks.append(Look(now, tick.results.by_id[rule.id].state, tick.frame.window))
+            if until is not None and until():
+                return looks
+            due = max(due + self._timing.period, time.monotonic())
+            if due >= end:
+                time.sleep(max(0.0, end - time.monotonic()))
+                return looks
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _wait_for_old(self, limit: float, rule: Rule) -> bool:
+        """Wait until the requests that are now with the engine are gone; False when the time was up first."""
+        old = set(self._admin.in_flight().received)
+        gone = not old
+
+        def check() -> bool:
+            nonlocal gone
+            gone = not old & set(self._admin.in_flight().received)
+            return gone
+
+        if not gone:
+            self._watch(limit, rule, until=check)
+        return gone
+
+
+def quiet(looks: list[Look], hold_begin: float) -> bool | None:
+    """Whether the rule was quiet: not firing at any look that rests on the hold alone, and not about to at the last.
+
+    None when the rule could not be judged there.
+    """
+    own = [look for look in looks if look.time - look.window >= hold_begin] or looks[-1:]
+    if not own or all(look.state == "unknown" for look in own):
+        return None
+    return all(look.state != "firing" for look in own) and own[-1].state != "pending"
+
+
+def told(applied: Applied | None) -> str:
+    """The change in words."""
+    if applied is None:
+        return "control: nothing is changed"
+    return f"applied: {applied.entry.knob} {applied.entry.old} -> {applied.entry.new}"
+
+
+__all__ = ["AdminError", "Fixer", "Look", "Outcome", "Timing", "quiet"]

@@ -1,0 +1,137 @@
+"""What `fix` and `demo` share: a monitor on a live target, the engine's admin API, and the plan that follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from infradoc.config import Config, TargetConfig
+from infradoc.errors import InfradocError
+from infradoc.load.http import Origin
+from infradoc.model import Plan
+from infradoc.monitor.attach import attach, target_config
+from infradoc.monitor.loop import Monitor
+from infradoc.remediation.admin import AdminClient, AdminError, EngineState
+from infradoc.remediation.client_log import ClientLog
+from infradoc.remediation.guard import COOLDOWN_SECONDS, Guard
+from infradoc.remediation.journal import Journal
+from infradoc.remediation.plan import Context, make_plan
+from infradoc.remediation.run import Fixer, Timing
+from infradoc.sources.credentials import admin_token
+from infradoc_rules.catalog import Catalog, load_catalog
+from infradoc_rules.model import Finding
+from infradoc_rules.schema import Rule
+
+AFTER_FIRST_FINDING = 4  # further looks: what fires together should be planned together
+RECENT_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a watch saw. `findings` are those of the last look; `errors` are the sources' present faults."""
+
+    findings: tuple[Finding, ...]
+    errors: tuple[str, ...]
+    unknown: tuple[str, ...]
+    seconds: float
+
+
+class Session:
+    """One target being repaired. Use it in a `with` statement."""
+
+    def __init__(
+        self,
+        spec: str,
+        config: Config,
+        *,
+        client: Path | None = None,
+        lang: str = "en",
+        journal: Journal | None = None,
+    ) -> None:
+        """Raises TargetError, ConfigError or SecretError; makes no request."""
+        found = target_config(spec, config)
+        if not found.url:
+            raise InfradocError(f"{spec} has no server URL, only files.", "A fix needs a running server.")
+        self.spec = spec
+        self.named = spec in config.targets
+        if client is not None:
+            found = replace(found, client=str(client))
+        self.config: TargetConfig = found
+        self.url = Origin.parse(found.url).url
+        self.journal = journal or Journal()
+        self.catalog: Catalog = load_catalog()
+        self.monitor = Monitor(
+            attach(spec, Config({spec: found}, config.path)), self.catalog, lang, self._recent_actions()
+        )
+        self.clients = ClientLog(Path(found.client)) if found.client else None
+        self.admin = AdminClient(
+            self.url, admin_token(found.auth, urlsplit(self.url).port), verify=found.auth.ca_file or True
+        )
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.monitor.close()
+        self.admin.close()
+
+    def _recent_actions(self) -> frozenset[str]:
+        """Names of actions in force on this target that are not old, so that no rule advises their opposite."""
+        since = time.time() - RECENT_SECONDS
+        changes = self.journal.changes(self.url)
+        return frozenset(c.intent.action for c in changes if c.open and c.last.time >= since)
+
+    def rule(self, finding: str) -> Rule:
+        """The rule behind a finding id. Raises InfradocError naming the nearest one."""
+        try:
+            return self.catalog.get(finding)
+        except LookupError as error:
+            text = str(error)
+            raise InfradocError(f"{text[:1].upper()}{text[1:]}.", "`infradoc rules list` shows all.") from error
+
+    def watch(self, seconds: float, only: str | None = None, on_look: Callable[[float], None] | None = None) -> Watched:
+        """Look once a second until the finding `only` (or any) is there and has company, at most `seconds`."""
+        begin = time.monotonic()
+        more: int | None = None
+        while True:
+            tick = self.monitor.tick(time.time())
+            elapsed = time.monotonic() - begin
+            if on_look is not None:
+                on_look(elapsed)
+            if more is None and any(only is None or finding.id == only for finding in tick.findings):
+                more = AFTER_FIRST_FINDING
+            if more == 0 or elapsed >= seconds:
+                break
+            more = None if more is None else more - 1
+            time.sleep(max(0.0, min(1.0, seconds - elapsed)))
+        errors = tuple(self.monitor.target.store.errors.values())
+        unknown = tuple(result.id for result in tick.results.unknown)
+        return Watched(tick.findings, errors, unknown, elapsed)
+
+    @property
+    def system(self) -> str | None:
+        """The engine that was recognised."""
+        return self.monitor.target.store.system
+
+    def engine(self) -> EngineState | None:
+        """The engine's knobs; None for a server that has no admin API. Raises AdminError when it cannot be used."""
+        return self.admin.config() if self.system == "infradoc" else None
+
+    def plan(self, findings: Sequence[Finding], only: str | None, cooldown: float = COOLDOWN_SECONDS) -> Plan:
+        """The plan for what was found. Raises AdminError, JournalError."""
+        guard = Guard(self.journal.changes(self.url), cooldown=cooldown)
+        permissions = self.config.permissions if self.named else None
+        return make_plan(findings, Context(self.url, guard, time.time(), self.engine(), permissions), only)
+
+    def fixer(self, timing: Timing, say: Callable[[str], None]) -> Fixer:
+        """What carries a step out and judges it."""
+        return Fixer(self.monitor, self.admin, self.journal, self.clients, timing, say)
+
+
+__all__ = ["AdminError", "Session", "Watched"]

@@ -1,0 +1,198 @@
+"""Plans, windows and verdicts as text and as data, the same for `fix` and `demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from infradoc.load.stats import percentile, shown
+from infradoc.model import Plan, PlanStep, Verdict
+from infradoc.remediation.measure import ClientMeasured, Measured, Quantity
+from infradoc.remediation.plan import is_live, loser
+from infradoc.remediation.run import Outcome
+from infradoc_rules.model import Finding
+from infradoc_rules.schema import VerifyMetric
+
+QUANTILES = (0.5, 0.99)
+LATENCIES = (
+    ("TTFT", "client_time_to_first_token_seconds", "ttft"),
+    ("ITL", "client_inter_token_latency_seconds", "itl"),
+    ("end-to-end", "client_request_seconds", "e2e"),
+)
+Row = tuple[str, str, str]
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """A finding with its evidence."""
+    lines = [f"finding: {finding.id} ({finding.severity}, confidence {finding.confidence:.2f}): {finding.title}"]
+    lines += [f"  evidence: {item.text}" for item in finding.evidence]
+    lines += [f"  cause:    {finding.cause}", f"  wrong if: {finding.falsifier}"]
+    return lines
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """A plan: what would be done first, the alternatives, and what was left out."""
+    if not plan.steps and not plan.refused:
+        return ["plan: nothing to change"]
+    lines = ["plan:"]
+    for place, step in enumerate(plan.steps, 1):
+        lines += step_lines(place, step)
+    lines += [f"  left out: {knob}: {reason}" for knob, reason in plan.refused]
+    return lines
+
+
+def step_lines(place: int, step: PlanStep) -> list[str]:
+    """One step with its cost and who pays."""
+    action = step.action
+    live = "live" if action.live and is_live(action) else "restart"
+    change = f"{action.knob} {plain(action.from_value)} -> {plain(action.to_value)}"
+    lines = [f"  {place}. {change}  [{live}, {action.risk}; {action.flag or action.knob}]  for {step.finding}"]
+    lines.append(f"     why:   {action.why}")
+    if action.cost:
+        lines.append(f"     cost:  {action.cost}")
+    if loser(action):
+        lines.append(f"     loser: {loser(action)}")
+    return lines
+
+
+def plain(value: object) -> str:
+    """A knob's value for people."""
+    return "unset" if value is None else str(value)
+
+
+def compare_lines(before: Measured, after: Measured) -> list[str]:
+    """The before/after table of two windows."""
+    where = "at the client" if after.source == "client" else "by the server (no client measurements)"
+    rows = [("", f"before ({before.end - before.begin:.0f} s)", f"after ({after.end - after.begin:.0f} s)")]
+    rows += latency_rows(before, after)
+    rows += [throughput_row("tokens/s", before.tokens_per_second(), after.tokens_per_second())]
+    if before.documents_per_second().n or after.documents_per_second().n:
+        rows.append(throughput_row("documents/s", before.documents_per_second(), after.documents_per_second()))
+    failed = [f"{bad} of {total}" for bad, total in (before.errors(), after.errors())]
+    rows.append(("failed requests", failed[0], failed[1]))
+    width = max(len(row[0]) for row in rows)
+    return [f"measured {where}:"] + [f"  {name:<{width}}  {one:>20}  {two:>20}" for name, one, two in rows]
+
+
+def latency_rows(before: Measured, after: Measured) -> list[Row]:
+    """P50 and P99 of each latency, by class where the clients say it."""
+    if isinstance(before, ClientMeasured) and isinstance(after, ClientMeasured):
+        return [
+            (f"{cls} {title} P{q * 100:.0f}", exact(before, cls, key, q), exact(after, cls, key, q))
+            for cls in sorted({*before.load(), *after.load()})
+            for title, _, key in LATENCIES
+            if getattr(before.window(cls), key) or getattr(after.window(cls), key)
+            for q in QUANTILES
+        ]
+    rows = []
+    for title, signal, _ in LATENCIES:
+        for q in QUANTILES:
+            metric = VerifyMetric(signal=signal, quantile=q, at_most=1.0)
+            rows.append((f"{title} P{q * 100:.0f}", cell(before.metric(metric), q), cell(after.metric(metric), q)))
+    return rows
+
+
+def exact(measured: ClientMeasured, cls: str, key: str, q: float) -> str:
+    """One quantile of one class."""
+    samples: Sequence[float] = sorted(getattr(measured.window(cls), key))
+    return cell(Quantity(percentile(samples, q), len(samples)), q)
+
+
+def cell(quantity: Quantity, q: float) -> str:
+    """A quantile with its number of samples."""
+    return (
+        f"{shown(quantity.value, quantity.n, q)} s (n {quantity.n})"
+        if quantity.value is not None
+        else (f"{shown(None, quantity.n, q)} (n {quantity.n})")
+    )
+
+
+def throughput_row(name: str, before: Quantity, after: Quantity) -> Row:
+    """A rate before and after."""
+    texts = ["-" if q.value is None else f"{q.value:.2f} (n {q.n})" for q in (before, after)]
+    return name, texts[0], texts[1]
+
+
+def check_lines(verdict: Verdict) -> list[str]:
+    """Each condition of a verdict with its bound."""
+    words = {True: "met", False: "NOT met", None: "cannot tell"}
+    lines = []
+    for check in verdict.checks:
+        bound = "" if check.ratio_limit is None else f", bound {check.ratio_limit:g} x before"
+        numbers = (
+            ""
+            if check.before is None and check.after is None
+            else f": {number(check.before)} -> {number(check.after)}{bound}"
+        )
+        lines.append(f"  {words[check.passed]:<11} {check.name}{numbers}")
+    return lines
+
+
+def number(value: float | None) -> str:
+    """A number of any size, short."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """Table, checks, and what became of the change; without the verdict line."""
+    lines = compare_lines(outcome.before, outcome.after)
+    lines += ["checks:", *check_lines(outcome.verdict), f"  {outcome.verdict.reason}", f"  {outcome.note}"]
+    return lines
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """The same as data."""
+    applied = outcome.applied
+    entry = None if applied is None else applied.entry
+    return {
+        "verdict": outcome.verdict.verdict,
+        "reason": outcome.verdict.reason,
+        "note": outcome.note,
+        "change": None
+        if entry is None
+        else {"knob": entry.knob, "from": entry.old, "to": entry.new, "id": entry.change},
+        "undone": outcome.undone,
+        "settle_seconds": round(outcome.settle_seconds, 2),
+        "settled": outcome.settled,
+        "measured_at": outcome.after.source,
+        "windows": {
+            "before": [round(outcome.before.begin, 3), round(outcome.before.end, 3)],
+            "after": [round(outcome.after.begin, 3), round(outcome.after.end, 3)],
+        },
+        "checks": [
+            {
+                "name": check.name,
+                "before": check.before,
+                "after": check.after,
+                "n_before": check.n_before,
+                "n_after": check.n_after,
+                "ratio_limit": check.ratio_limit,
+                "passed": check.passed,
+            }
+            for check in outcome.verdict.checks
+        ],
+        "table": [
+            {"name": name, "before": one, "after": two}
+            for name, one, two in latency_rows(outcome.before, outcome.after)
+        ],
+    }
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """A plan as data."""
+    steps = [
+        {
+            "finding": step.finding,
+            "action": step.action.name,
+            "knob": step.action.knob,
+            "from": step.action.from_value,
+            "to": step.action.to_value,
+            "flag": step.action.flag,
+            "live": step.action.live and is_live(step.action),
+            "cost": step.action.cost,
+            "loser": loser(step.action),
+            "undo_value": step.undo_value,
+        }
+        for step in plan.steps
+    ]
+    return {"target": plan.target, "steps": steps, "refused": [{"knob": k, "reason": r} for k, r in plan.refused]}

@@ -1,0 +1,171 @@
+"""The judge: two windows of measurements and a rule's word in, a verdict out. Pure.
+
+`fixed` needs every check: the rule is quiet, the rule's named metrics are better by its stated ratio, throughput is
+not below its share of before, errors are not up; and the load must have been the same. `worse` is said only of a
+clear loss, because a change without effect also moves by the noise of a short window; a smaller loss is `not_fixed`,
+and both are taken back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infradoc.model import Check, Verdict, VerdictName
+from infradoc.remediation.measure import LoadShape, Measured, Quantity
+from infradoc_rules.model import Value
+from infradoc_rules.schema import Verify, VerifyMetric
+
+SAME_LOAD = 0.25  # lengths are drawn at random: two honest windows of 20 requests differ by up to a fifth
+CLEAR_LOSS = 0.7  # of throughput
+CLEARLY_SLOWER = 1.5  # of a named latency up to the 90th percentile; higher ones are too noisy in short windows
+ERRORS_UP = 0.05
+MIN_SAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is judged. `quiet` is None when the rule could not be evaluated after the change."""
+
+    before: Measured
+    after: Measured
+    quiet: bool | None
+    rule: str
+    verify: Verify
+
+
+def judge(case: Case) -> Verdict:
+    """The verdict with all its checks; missing samples give `inconclusive`, never `fixed`."""
+    checks = (rule_check(case), *metric_checks(case), *throughput_checks(case), error_check(case))
+    facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
+    difference = load_difference(case.before.load(), case.after.load())
+    if difference is not None:
+        return Verdict("inconclusive", checks, difference, facts)
+    name, reason = conclude(case, checks)
+    if case.after.source == "server":
+        reason += " Measured by the server itself: what waits in front of it is not seen."
+    return Verdict(name, checks, reason, facts)
+
+
+def conclude(case: Case, checks: tuple[Check, ...]) -> tuple[VerdictName, str]:
+    """Name and reason from the checks."""
+    losses = clear_losses(case, checks)
+    if losses:
+        return "worse", f"After the change: {'; '.join(losses)}."
+    failed = [check.name for check in checks if check.passed is False]
+    if failed:
+        return "not_fixed", f"Not met: {'; '.join(failed)}."
+    unknown = [check.name for check in checks if check.passed is None]
+    if unknown:
+        return "inconclusive", f"Too few samples to judge: {'; '.join(unknown)}."
+    return "fixed", "The rule is quiet, what it names is better, throughput is kept and errors are not up."
+
+
+def rule_check(case: Case) -> Check:
+    """Whether the rule has stopped firing."""
+    quiet = case.quiet
+    return Check(f"{case.rule} is quiet", 1.0, None if quiet is None else float(not quiet), 1, 1, None, quiet)
+
+
+def metric_checks(case: Case) -> list[Check]:
+    """One check per metric that the rule names."""
+    return [
+        ratio_check(
+            metric_name(metric), case.before.metric(metric), case.after.metric(metric), metric.at_most, metric.at_least
+        )
+        for metric in case.verify.metrics
+    ]
+
+
+def metric_name(metric: VerifyMetric) -> str:
+    """How a metric is shown."""
+    parts = [metric.request_class or "", metric.signal]
+    if metric.quantile is not None:
+        parts.append(f"P{metric.quantile * 100:g}")
+    return " ".join(part for part in parts if part)
+
+
+def ratio_check(name: str, before: Quantity, after: Quantity, at_most: float | None, at_least: float | None) -> Check:
+    """after / before against its bound; nothing is said without numbers, or with too few samples on the better side.
+
+    Few samples after many are no excuse: throughput that fell to nothing has failed.
+    """
+    limit = at_most if at_most is not None else at_least
+    passed: bool | None = None
+    known = before.n >= MIN_SAMPLES and (after.n >= MIN_SAMPLES or at_least is not None)
+    if known and before.value is not None and after.value is not None and limit is not None:
+        bound = limit * before.value
+        passed = after.value <= bound if at_most is not None else after.value >= bound
+    return Check(name, before.value, after.value, before.n, after.n, limit, passed)
+
+
+def throughput_checks(case: Case) -> list[Check]:
+    """Tokens a second, and documents a second where documents are tokenized."""
+    pairs = [
+        ("tokens/s", case.before.tokens_per_second(), case.after.tokens_per_second()),
+        ("documents/s", case.before.documents_per_second(), case.after.documents_per_second()),
+    ]
+    seen = [pair for pair in pairs if pair[1].value or pair[2].value]
+    limit = case.verify.throughput_at_least
+    return [ratio_check(name, before, after, None, limit) for name, before, after in seen or pairs[:1]]
+
+
+def error_check(case: Case) -> Check:
+    """The share of failed requests must not rise."""
+    (failed_before, all_before), (failed_after, all_after) = case.before.errors(), case.after.errors()
+    before = failed_before / all_before if all_before else None
+    after = failed_after / all_after if all_after else None
+    passed = None if after is None else after <= (before or 0.0)
+    return Check("share of errors", before, after, all_before, all_after, 1.0, passed)
+
+
+def clear_losses(case: Case, checks: tuple[Check, ...]) -> list[str]:
+    """What is worse beyond noise, in words."""
+    metrics = {metric_name(metric): metric for metric in case.verify.metrics}
+    found = []
+    for check in checks:
+        if check.before is None or check.after is None or check.passed is not False:
+            continue
+        metric = metrics.get(check.name)
+        if check.name in ("tokens/s", "documents/s") and check.after < CLEAR_LOSS * check.before:
+            found.append(f"{check.name} fell from {check.before:.3g} to {check.after:.3g}")
+        elif check.name == "share of errors" and check.after > check.before + ERRORS_UP:
+            found.append(f"errors rose from {check.before:.1%} to {check.after:.1%}")
+        elif metric is not None and slower(metric, check.before, check.after):
+            found.append(f"{check.name} rose from {check.before:.3g} to {check.after:.3g}")
+    return found
+
+
+def slower(metric: VerifyMetric, before: float, after: float) -> bool:
+    """Whether a latency that should fall has clearly risen."""
+    return metric.at_most is not None and (metric.quantile or 1.0) <= 0.9 and after > CLEARLY_SLOWER * before
+
+
+def load_difference(before: dict[str, LoadShape], after: dict[str, LoadShape]) -> str | None:
+    """Why the two windows did not see the same load, as one sentence; None when they did."""
+    if not before or not after:
+        return "There was no load to measure in one of the two windows."
+    for name in sorted({*before, *after}):
+        if name not in before or name not in after:
+            return f"The load changed: class {name} was not sent in both windows."
+        what = differs(before[name], after[name])
+        if what is not None:
+            return f"The load changed: {what} of class {name}."
+    return None
+
+
+def differs(before: LoadShape, after: LoadShape) -> str | None:
+    """What differs between two shapes. A closed loop keeps its concurrency, an open one its arrivals: one is enough."""
+    if not (near(before.concurrency, after.concurrency) or near(before.arrivals, after.arrivals)):
+        return f"{before.concurrency:.1f} requests in flight before and {after.concurrency:.1f} after"
+    if min(before.n, after.n) < MIN_SAMPLES:
+        return None
+    if before.prompt is not None and after.prompt is not None and not near(before.prompt, after.prompt):
+        return f"mean prompt length {before.prompt:.0f} before and {after.prompt:.0f} after"
+    if before.max_tokens is not None and after.max_tokens is not None and not near(before.max_tokens, after.max_tokens):
+        return f"mean max_tokens {before.max_tokens:.0f} before and {after.max_tokens:.0f} after"
+    return None
+
+
+def near(one: float, other: float) -> bool:
+    """Equal up to the tolerance for the same load."""
+    return abs(one - other) <= SAME_LOAD * max(abs(one), abs(other))
