@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import trustme
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -106,9 +107,8 @@ def server() -> Iterator[FakeServer]:
 @pytest.fixture
 def tls_server(tls_files: tuple[Path, Path]) -> Iterator[FakeServer]:
     """An HTTPS server whose certificate only `tls_files[0]` vouches for."""
-    certificate, key = tls_files
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(tls_files[1])
     running, fake = _start(context)
     yield fake
     running.shutdown()
@@ -116,9 +116,13 @@ def tls_server(tls_files: tuple[Path, Path]) -> Iterator[FakeServer]:
 
 
 @pytest.fixture(scope="session")
-def tls_files() -> tuple[Path, Path]:
-    """A self-signed certificate for 127.0.0.1 and its key, for tests only."""
-    return DATA / "tls" / "cert.pem", DATA / "tls" / "key.pem"
+def tls_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An authority made for this run, and the chain and key of a server at 127.0.0.1 that it signed."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    return folder / "ca.pem", folder / "server.pem"
 
 
 @pytest.fixture
