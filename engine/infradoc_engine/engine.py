@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from infradoc_engine.core.errors import RequestTooLong
@@ -61,8 +61,6 @@ class Job:
     request: Request
     sampling: SamplingParams
     ledger: LatencyLedger
-    num_tokens: int = 0
-    admitted: bool = field(default=False)
 
 
 Deliver = Callable[[Sequence[TokenEvent]], None]
@@ -98,7 +96,7 @@ class Engine:
         self._log = log
         self._wake = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()
-        self._pending = 0  # requests handed in, not yet with the scheduler
+        self._pending: dict[str, Job] = {}  # handed in, not yet with the scheduler
         self._calls: set[Future[Any]] = set()
         self._stopping = False
         self._ended = False
@@ -123,7 +121,9 @@ class Engine:
         """Hand in a request; a refusal comes back as an event."""
         with self._wake:
             if not self._ended:
-                self._pending += 1
+                if not self.has_work:  # the loop slept: its patience begins with this request
+                    self._progress = time.monotonic()
+                self._pending[job.request.request_id] = job
                 self._commands.append(lambda: self._add(job))
                 self._wake.notify()
                 return
@@ -175,11 +175,11 @@ class Engine:
 
     @property
     def num_waiting(self) -> int:
-        return self.scheduler.num_waiting + self._pending
+        return self.scheduler.num_waiting + len(self._pending)
 
     @property
     def has_work(self) -> bool:
-        return self._pending > 0 or self.scheduler.has_work()
+        return bool(self._pending) or self.scheduler.has_work()
 
     def trouble(self, patience: float) -> str | None:
         """Why tokens cannot move, in one sentence; None while they can."""
@@ -218,8 +218,13 @@ class Engine:
             self._ended = True
             self._commands.clear()
             calls = list(self._calls)
-        reason = f"The engine stopped: {self.failure}" if self.failure else "The server is shutting down."
-        self._fail(list(self.jobs), EngineFailure("internal", reason), free=False)
+            self.jobs |= self._pending  # their `_add` was among the commands
+            self._pending = {}
+        if self.failure is not None:
+            failure = EngineFailure("internal", f"The engine stopped: {self.failure}")
+        else:
+            failure = EngineFailure("shutdown", "The server is shutting down.")
+        self._fail(list(self.jobs), failure, free=False)
         for future in calls:
             if not future.done():
                 future.set_exception(RuntimeError("the engine is not running"))
@@ -247,7 +252,7 @@ class Engine:
             self._fail([request_id], EngineFailure(kind, str(error)), free=False)
         finally:
             with self._wake:
-                self._pending -= 1
+                del self._pending[request_id]
 
     def _end(self, request_id: str, reason: Literal["abort", "stop"]) -> None:
         job = self.jobs.pop(request_id, None)
@@ -294,9 +299,7 @@ class Engine:
         for name, preemption in output.preempted:
             self.jobs[name].ledger.preempted(preemption.time)
         for name in output.admitted:
-            job = self.jobs[name]
-            job.admitted = True
-            job.ledger.admitted(now)
+            self.jobs[name].ledger.admitted(now)
 
     def _report_stuck(self, output: ScheduleOutput) -> None:
         """Requests that outgrew the whole pool: what they have is their answer; with nothing, it is an error."""
@@ -315,7 +318,6 @@ class Engine:
 
     def _token_event(self, name: str, token: Sampled, reason: FinishReason | None, now: float) -> TokenEvent:
         job = self.jobs[name]
-        job.num_tokens += 1
         job.ledger.token(now)
         if reason is not None:
             job.ledger.engine_done(now)

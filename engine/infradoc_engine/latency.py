@@ -51,9 +51,6 @@ class LatencyLedger:
         if start is not None:
             self.add(stage, (self._clock() if at is None else at) - start)
 
-    def is_open(self, stage: Stage) -> bool:
-        return stage in self._open
-
     @contextmanager
     def measure(self, stage: Stage) -> Iterator[None]:
         start = self._clock()

@@ -8,8 +8,6 @@ from infradoc_engine.exposition import Counter, Family, Histogram, fine_buckets
 from infradoc_engine.latency import STAGES, LatencyLedger
 
 REJECT_REASONS = ("length", "queue_full", "invalid", "overloaded", "draining")
-FINISH_REASONS = ("stop", "length", "abort", "error")
-PREEMPT_REASONS = ("kv_full", "priority", "resize", "fault")
 CUT_POLICIES = ("left", "right", "middle")
 
 _SECONDS = fine_buckets(1e-3, 600.0)

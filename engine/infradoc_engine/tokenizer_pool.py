@@ -115,17 +115,18 @@ class TokenizerPool:
         ends only when nothing waits or another one is there. Raises TokenizeError when a worker does not start.
         """
         async with self._resizing:
-            self._wanted = workers
+            before, self._wanted = self._wanted, workers
             started = await asyncio.gather(
                 *(self._start() for _ in range(workers - self.num_workers)), return_exceptions=True
             )
             failed = [result for result in started if isinstance(result, BaseException)]
-            for worker in started:
-                if isinstance(worker, _Worker):
-                    self._serve(worker)
-            if failed:
-                self._wanted = self.num_workers
+            fresh = [worker for worker in started if isinstance(worker, _Worker)]
+            if failed:  # all or nothing: who asked is told that the number stays as it was
+                self._wanted = before
+                await asyncio.gather(*(worker.process.end() for worker in fresh))
                 raise TokenizeError(f"A tokenizer worker did not start: {failed[0]}")
+            for worker in fresh:
+                self._serve(worker)
             for worker in [w for w in self._workers if not w.retired][workers:]:
                 worker.retired = True
             self._wake()

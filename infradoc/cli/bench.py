@@ -26,7 +26,9 @@ A class is NAME:key=value,... with the keys
   open=R         R requests a second, Poisson arrivals
   kind=          chat | completion | tokenize
   prompt_tokens=24 or 16-32      words of the prompt, one token each; a chat template adds its own
-  max_tokens=12-36  bytes=200000  think=SECONDS  count=N
+  max_tokens=12-36  bytes=200000  count=N
+  think=SECONDS  pause after each answer
+  pace=SECONDS   each client sends one request in each slot of this length, at a moment drawn from the seed
   ignore_eos=true   stream=false  temperature=0.7
 Without --class: {DEFAULT_CLASS}
 Percentiles carry their number of samples; P99 is shown from 100 samples on, P90 from 10.

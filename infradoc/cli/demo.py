@@ -105,7 +105,7 @@ def fault_json(result: FaultResult) -> dict[str, Any]:
         "verdict": result.verdict,
         "seconds": round(result.seconds, 1),
         "serve": list(result.fault.serve),
-        "load": list(result.fault.load),
+        "load": list(result.load),
         "found_after_seconds": None if result.found_after is None else round(result.found_after, 1),
         "finding": None
         if finding is None

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
@@ -18,8 +19,8 @@ from infradoc.monitor.attach import Target, attach, is_recording
 SUMMARY = "Keep what a server shows, to diagnose it later or elsewhere."
 HELP = """\
 Writes a folder, or an archive when FILE ends in .tar.gz: pages of /metrics, host figures, client and log lines, the
-launch command with its secrets taken out. Several targets: one recording each, named FILE-TARGET. Ends after --for, or
-at Ctrl-C.
+launch command; keys and passwords in log and command are taken out. Several targets: one recording each, named
+FILE-TARGET. Ends after --for, or at Ctrl-C.
 """
 
 
@@ -70,20 +71,16 @@ def _record(targets: list[Target], paths: list[Path], seconds: float | None, per
     def finish(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    before = {number: signal.signal(number, finish) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        writers = [RecordingWriter(path) for path in paths]
+    with ExitStack() as cleanup:  # what was written is finished and packed, whatever ends the recording
+        for number in (signal.SIGINT, signal.SIGTERM):
+            cleanup.callback(signal.signal, number, signal.signal(number, finish))
+        for target in targets:
+            cleanup.callback(target.close)
+        writers = [cleanup.enter_context(RecordingWriter(path)) for path in paths]
         recorders = [Recorder(target, writer) for target, writer in zip(targets, writers, strict=True)]
         if sys.stderr.isatty():
             print(f"infradoc record: {', '.join(t.name for t in targets)}; Ctrl-C ends it.", file=sys.stderr)
         record(recorders, seconds, period, stop.is_set, stop.wait)
-        for writer in writers:
-            writer.close()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for target in targets:
-            target.close()
     kept = 0
     for recorder, path in zip(recorders, paths, strict=True):
         good = recorder.looks - recorder.failed

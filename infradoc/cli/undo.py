@@ -14,6 +14,7 @@ from infradoc.remediation.admin import AdminClient
 from infradoc.remediation.change import take_back
 from infradoc.remediation.journal import ChangeRecord, Journal
 from infradoc.sources.credentials import admin_token
+from infradoc.sources.fetch import is_loopback
 
 SUMMARY = "Take the last change back."
 
@@ -42,7 +43,9 @@ def run(argv: list[str]) -> int:
         return 0
     change = chosen(changes, args.change, journal)
     url = change.intent.target
-    with AdminClient(url, admin_token(auth_of(url, config), urlsplit(url).port)) as admin:
+    auth = auth_of(url, config)
+    token = admin_token(auth, urlsplit(url).port if is_loopback(url) else None)
+    with AdminClient(url, token, verify=auth.ca_file or True) as admin:
         print(take_back(admin, journal, change))
     return 0
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infradoc.config import Auth, Config, Permissions, TargetConfig
+from infradoc.demo.calibrate import classes
 from infradoc.demo.children import Child, ChildError, start_engine, start_load
 from infradoc.demo.faults import MODEL, Fault
 from infradoc.load.http import Origin
@@ -44,6 +45,7 @@ class FaultResult:
     afterwards: tuple[Finding, ...]
     seconds: float
     found_after: float | None
+    load: tuple[str, ...] = ()  # the request classes as sent
 
     @property
     def verdict(self) -> VerdictName:
@@ -63,18 +65,19 @@ def run_fault(fault: Fault, settings: Settings, out: Print, say: Print) -> Fault
     began = time.monotonic()
     out(f"== {fault.name}: {fault.title}")
     out(f"   infradoc serve {settings.model} {' '.join(fault.serve)}")
-    for spec in fault.load:
-        out(f"   infradoc bench --class {spec}")
     with tempfile.TemporaryDirectory(prefix="infradoc-demo-") as folder:
         engine, url = start_engine(settings.model, fault.serve, Path(folder))
         with engine:
+            load_classes = classes(fault, url, settings.seed)
+            for spec in load_classes:
+                out(f"   infradoc bench --class {spec}")
             say(f"{fault.name}: engine ready on {url} after {time.monotonic() - began:.1f} s; load starts")
             client_out = Path(folder) / "client.jsonl"
             with (
-                start_load(url, fault.load, settings.seed, LOAD_SECONDS, client_out) as load,
+                start_load(url, load_classes, settings.seed, LOAD_SECONDS, client_out) as load,
                 open_session(url, Path(folder), client_out) as session,
             ):
-                return observe(fault, settings, session, (engine, load), began, out, say)
+                return replace(observe(fault, settings, session, (engine, load), began, out, say), load=load_classes)
 
 
 def open_session(url: str, folder: Path, client_out: Path) -> Session:

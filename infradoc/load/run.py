@@ -98,14 +98,24 @@ class Load:
         self.out.write(record)
         return record
 
-    async def closed_client(self, spec: ClassSpec) -> None:
-        """One client that waits for its answer, thinks, and asks again."""
+    async def closed_client(self, spec: ClassSpec, number: int) -> None:
+        """One client that waits for its answer, thinks, and asks again; one request a slot if it has a pace.
+
+        A late answer delays the next request only; a client that is a whole slot late skips what it cannot catch up.
+        """
         pause, limit = BACK_OFF_SECONDS
-        while (index := self.next_index(spec)) is not None:
+        moments = Random(f"{self.spec.seed}/{spec.name}/{number}/pace")
+        loop = asyncio.get_running_loop()
+        slot = loop.time()
+        while not self.stopping.is_set():
+            await self.rest(slot + moments.uniform(0.0, spec.pace) - loop.time())
+            if (index := self.next_index(spec)) is None:
+                return
             record = await self.one(spec, index)
             refused = record.error_kind == "connect"
             await self.rest(pause if refused else spec.think)
             pause = min(pause * 2, limit) if refused else BACK_OFF_SECONDS[0]
+            slot = max(slot + spec.pace, loop.time() - spec.pace)
 
     async def open_arrivals(self, spec: ClassSpec) -> None:
         """Poisson arrivals at the class's rate, whatever the server does.
@@ -136,7 +146,7 @@ class Load:
         """The tasks of one class."""
         if spec.closed is None:
             return [asyncio.create_task(self.open_arrivals(spec))]
-        return [asyncio.create_task(self.closed_client(spec)) for _ in range(spec.closed)]
+        return [asyncio.create_task(self.closed_client(spec, number)) for number in range(spec.closed)]
 
 
 async def run_load(

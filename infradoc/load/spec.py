@@ -44,6 +44,8 @@ class ClassSpec:
     Exactly one of `closed` (clients that wait for their answer) and `open` (requests a second, Poisson arrivals) is
     set. `prompt_tokens` counts plain words of the prompt, nearly all one token each; a chat template adds its own.
     `bytes` is the size of a document for kind "tokenize". `think` is the pause of a closed client in seconds.
+    `pace` gives each closed client time slots of so many seconds and one request in each, at a moment drawn from the
+    seed: the rate is the same whatever the server does, and no two clients stay in step.
     `count` ends the class after so many requests.
     """
 
@@ -52,6 +54,7 @@ class ClassSpec:
     closed: int | None = None
     open: float | None = None
     think: float = 0.0
+    pace: float = 0.0
     prompt_tokens: Span = Span(64, 64)
     max_tokens: Span = Span(64, 64)
     bytes: int = 200_000
@@ -118,7 +121,9 @@ def convert(key: str, value: object, where: str) -> object:
         if value not in KINDS:
             raise InfradocError(f"{where} is {value!r}.", f"Kinds are {', '.join(KINDS)}.")
         return value
-    return positive(value, where, whole=key in ("closed", "bytes", "count"), zero_ok=key in ("think", "temperature"))
+    return positive(
+        value, where, whole=key in ("closed", "bytes", "count"), zero_ok=key in ("think", "pace", "temperature")
+    )
 
 
 def truth(value: object, where: str) -> bool:

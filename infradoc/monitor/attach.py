@@ -72,6 +72,7 @@ def attach(spec: str, config: Config, period: float = 1.0) -> Target:
     found = target_config(spec, config)
     if found.url:
         check_url(found.url)
+    _check_system(spec, found)
     return Target(spec, found, bind_sources(found), Store(found.system or None, period))
 
 
@@ -89,6 +90,16 @@ def check_url(url: str) -> None:
     if parts.username or parts.password:
         hint = "Put the user into infradoc.toml: [targets.NAME.auth] basic_user, basic_password_env."
         raise TargetError("The URL holds a user name or password.", hint)
+
+
+def _check_system(spec: str, config: TargetConfig) -> None:
+    from infradoc_rules.maps import SYSTEMS
+
+    if config.system and config.system not in SYSTEMS:
+        near = difflib.get_close_matches(config.system, SYSTEMS, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(SYSTEMS)}."
+        message = f"The configuration of {spec} has system = {config.system!r}, which is no known engine."
+        raise TargetError(message, hint)
 
 
 def same_server(one: str, other: str) -> bool:

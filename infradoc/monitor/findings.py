@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from infradoc_rules.engine import RuleResults
 from infradoc_rules.model import Finding
@@ -15,21 +14,15 @@ SHARE = 0.5
 MIN_TICKS_AT_END = 2
 
 
-def fingerprint(target: str, finding_id: str) -> str:
-    """A short stable name of one finding on one target, for lists and de-duplication."""
-    return hashlib.sha256(f"{target}\0{finding_id}".encode()).hexdigest()[:12]
-
-
 @dataclass(slots=True)
 class FiringRecord:
-    """One rule's history. `strongest` is its finding at the highest confidence, the newest of equals."""
+    """One rule's history. `strongest` is its finding at the highest confidence, the newest of equals.
+
+    `ticks` are the numbers of the evaluations at which it fired, in order.
+    """
 
     strongest: Finding
-    latest: Finding
-    first_time: float
-    last_time: float
-    last_tick: int
-    ticks: list[int] = field(default_factory=list)
+    ticks: list[int]
 
 
 class FindingLog:
@@ -43,7 +36,7 @@ class FindingLog:
         self.count = 0
         self._open: dict[str, Finding] = {}
 
-    def note(self, results: RuleResults, now: float) -> tuple[list[Finding], list[Finding]]:
+    def note(self, results: RuleResults) -> tuple[list[Finding], list[Finding]]:
         """Take in one evaluation; returns the findings that opened and those that are there no more."""
         firing: dict[str, Finding] = {}
         for result in results.results:
@@ -53,21 +46,18 @@ class FindingLog:
             if result.finding is not None:
                 firing[result.id] = result.finding
                 self.explains[result.id] = tuple(result.rule.explains)
-                self._record(result.finding, now)
+                self._record(result.finding)
         self.count += 1
         opened = [finding for name, finding in firing.items() if name not in self._open]
         resolved = [finding for name, finding in self._open.items() if name not in firing]
         self._open = firing
         return opened, resolved
 
-    def _record(self, finding: Finding, now: float) -> None:
+    def _record(self, finding: Finding) -> None:
         record = self.records.get(finding.id)
         if record is None:
-            self.records[finding.id] = FiringRecord(finding, finding, now, now, self.count, [self.count])
+            self.records[finding.id] = FiringRecord(finding, [self.count])
             return
-        record.latest = finding
-        record.last_time = now
-        record.last_tick = self.count
         record.ticks.append(self.count)
         if finding.confidence >= record.strongest.confidence:
             record.strongest = finding
@@ -78,11 +68,11 @@ class FindingLog:
         Each is shown as it was at its strongest. What fired only for a moment, or at the start alone, is left out.
         """
         kept = [record for record in self.records.values() if self._counts(record)]
-        explains = {record.latest.id: self.explains[record.latest.id] for record in kept}
+        explains = {record.strongest.id: self.explains[record.strongest.id] for record in kept}
         return rank([record.strongest for record in kept], explains, frozenset())
 
     def _counts(self, record: FiringRecord) -> bool:
-        at_end = record.last_tick == self.count - 1
+        at_end = record.ticks[-1] == self.count - 1
         if at_end and len(record.ticks) >= min(MIN_TICKS_AT_END, self.count):
             return True
         start = int(self.count * (1 - LATER_PART))

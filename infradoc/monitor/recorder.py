@@ -15,6 +15,7 @@ from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
 from infradoc.sources.log import LogSource
 from infradoc.sources.metrics_page import MetricsPageSource
+from infradoc.sources.redact import redact_line
 from infradoc.sources.writer import RecordingWriter
 from infradoc_rules.model import Fact
 
@@ -49,7 +50,7 @@ class Recorder:
                 self._writer.line("client.jsonl", line)
         elif isinstance(source, LogSource):
             for line in source.new_lines:
-                self._writer.line("server.log", line)
+                self._writer.line("server.log", redact_line(line))
         elif isinstance(source, LaunchSource) and source.command:
             self._writer.text("launch.txt", source.command + "\n")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from infradoc.monitor.loop import Evaluator, Tick
 from infradoc.signals.store import Store
 from infradoc.sources.recording import Recording
+from infradoc.sources.rows import row_time
 from infradoc_rules.catalog import Catalog
 
 _DEFAULT_PERIOD = 1.0
@@ -44,8 +45,9 @@ def sampling_period(recording: Recording, looks: int = 20) -> float:
     """The median distance of the first scrapes in seconds; 1 s when it cannot be told."""
     times: list[float] = []
     for row in recording.rows("scrapes.jsonl.gz"):
-        if isinstance(row.get("t"), int | float):
-            times.append(float(row["t"]))
+        time = row_time(row)
+        if time is not None:
+            times.append(time)
         if len(times) > looks:
             break
     gaps = sorted(later - earlier for earlier, later in pairwise(times) if later > earlier)

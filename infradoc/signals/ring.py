@@ -31,16 +31,6 @@ class Ring:
     def __len__(self) -> int:
         return self._end - self._start
 
-    @property
-    def last_time(self) -> float:
-        """Time of the newest sample; minus infinity when empty."""
-        return float(self._times[self._end - 1]) if self._end > self._start else float("-inf")
-
-    @property
-    def last_value(self) -> float:
-        """The newest value; NaN when empty."""
-        return float(self._values[self._end - 1]) if self._end > self._start else float("nan")
-
     def append(self, time: float, value: float) -> bool:
         """Add one sample. False, and nothing stored, when `time` is not later than the newest one."""
         end = self._end

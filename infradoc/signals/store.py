@@ -6,7 +6,6 @@ Prometheus uses), so that an old gauge is never taken for a present one. Counter
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,8 @@ from infradoc.model import Reading, Sample
 from infradoc.signals.frame import StoreFrame
 from infradoc.signals.ring import Ring
 from infradoc_rules.model import Event, Fact, Series, Value
+from infradoc_rules.promql import STALE_NAN
 from infradoc_rules.signals import family
-
-STALE_MARKER: float = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]
 
 # What runs now beats what was asked for at the start: a command line cannot overwrite what the server itself says.
 FACT_RANK = {"launch": 0, "log": 1, "host": 1, "client": 1, "metrics": 2, "admin": 3}
@@ -60,7 +58,7 @@ class Store:
         self.facts: dict[str, Fact] = {}
         self.events: deque[Event] = deque(maxlen=self.limits.events)
         self.marks: deque[ChangeMark] = deque(maxlen=self.limits.marks)
-        self.dropped_series = 0
+        self.dropped_series = 0  # most that one reading showed beyond the limit
         self.late_samples = 0
         self._rings: dict[str, dict[Labels, Ring]] = {}
         self._label_maps: dict[Labels, dict[str, str]] = {}
@@ -95,9 +93,11 @@ class Store:
         before = self._live.get(source, set())
         now: set[SeriesKey] = set()
         families: dict[str, float] = {}
+        dropped = 0
         for sample in samples:
-            self._append(sample.name, sample.labels, sample.time, sample.value)
+            dropped += not self._append(sample.name, sample.labels, sample.time, sample.value)
             now.add((sample.name, sample.labels))
+        self.dropped_series = max(self.dropped_series, dropped)
         for name in {name for name, _ in now}:
             families[family(name)] = time
         self._mark_stale(before - now, time)
@@ -108,25 +108,26 @@ class Store:
                 ring = self._family_times[prefix] = Ring(self.limits.samples_per_series)
             ring.append(moment, 0.0)
 
-    def _append(self, name: str, labels: Labels, time: float, value: float) -> None:
+    def _append(self, name: str, labels: Labels, time: float, value: float) -> bool:
+        """Store one sample; False when its series is one too many."""
         by_labels = self._rings.get(name)
         if by_labels is None:
             by_labels = self._rings[name] = {}
         ring = by_labels.get(labels)
         if ring is None:
             if self._count >= self.limits.series:
-                self.dropped_series += 1
-                return
+                return False
             ring = by_labels[labels] = Ring(self.limits.samples_per_series)
             self._count += 1
         if not ring.append(time, value):
             self.late_samples += 1
+        return True
 
     def _mark_stale(self, keys: Iterable[SeriesKey], time: float) -> None:
         for name, labels in keys:
             ring = self._rings.get(name, {}).get(labels)
             if ring is not None:
-                ring.append(time, STALE_MARKER)
+                ring.append(time, STALE_NAN)
 
     def _add_facts(self, facts: Sequence[Fact], source: str, time: float) -> None:
         rank = FACT_RANK.get(source, 1)

@@ -12,11 +12,6 @@ from infradoc_rules.model import Series, SignalFrame
 Match = Callable[[Mapping[str, str]], bool]
 
 
-def is_stale(value: float) -> bool:
-    """Whether a value is Prometheus' stale marker rather than a number or a measured NaN."""
-    return math.isnan(value) and np.float64(value).view(np.uint64) == 0x7FF0000000000002
-
-
 def last_values(frame: SignalFrame, name: str, max_age: float | None = None) -> list[tuple[Mapping[str, str], float]]:
     """The newest value of each series of `name`; stale ones and those older than `max_age` seconds are left out."""
     age = max_age if max_age is not None else max(5 * frame.period, 5.0)

@@ -12,7 +12,7 @@ from infradoc.config import Auth
 from infradoc.errors import InfradocError
 from infradoc.model import Reading
 from infradoc.sources.credentials import admin_token
-from infradoc.sources.fetch import Fetcher, FetchError
+from infradoc.sources.fetch import Fetcher, FetchError, is_loopback
 from infradoc.sources.metrics_page import server_root
 from infradoc_rules.model import Event, Fact
 
@@ -36,8 +36,11 @@ class AdminSource:
         self._fetcher = Fetcher(url, self._auth)
 
     def token(self) -> str | None:
-        """The admin token, if it can be had. Raises SecretError when one is configured and missing."""
-        return admin_token(self._auth, urlsplit(self.root).port)
+        """The admin token, if it can be had. Raises SecretError when one is configured and missing.
+
+        The token files of this machine open its own engines: no other host is shown one, whatever its port.
+        """
+        return admin_token(self._auth, urlsplit(self.root).port if is_loopback(self.root) else None)
 
     def is_supported(self) -> bool:
         """Whether the target is the bundled engine and there is a token to ask with."""

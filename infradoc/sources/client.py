@@ -8,9 +8,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from infradoc.model import Reading, Sample
+from infradoc.sources.rows import is_number
 from infradoc.sources.tail import FileTail
 from infradoc_rules.model import Event
 from infradoc_rules.patterns import length_error
@@ -73,15 +74,16 @@ class ClientTotals:
             return
         self._observe("client_time_to_first_token_seconds", kind, row.get("ttft"))
         self._observe("client_request_seconds", kind, row.get("e2e"))
-        for gap in row.get("itl") or ():
+        gaps = row.get("itl")
+        for gap in gaps if isinstance(gaps, list) else ():
             self._observe("client_inter_token_latency_seconds", kind, gap)
         words, tokens = row.get("prompt_words"), row.get("prompt_tokens")
-        if _is_number(words) and _is_number(tokens):
+        if is_number(words) and is_number(tokens):
             self._count("client_prompt_words_total", words, **{"class": kind})
             self._count("client_prompt_tokens_total", tokens, **{"class": kind})
 
     def _observe(self, name: str, kind: str, seconds: Any) -> None:
-        if not _is_number(seconds) or seconds < 0:
+        if not is_number(seconds) or seconds < 0:
             return
         histogram = self._histograms.get((name, kind))
         if histogram is None:
@@ -98,10 +100,6 @@ class ClientTotals:
         for histogram in self._histograms.values():
             found.extend(histogram.samples(now))
         return found
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_unfinished(row: Mapping[str, Any]) -> bool:
@@ -127,9 +125,9 @@ def outcome_of(row: Mapping[str, Any]) -> str:
 def finish_time(row: Mapping[str, Any]) -> float | None:
     """When a request ended (Unix seconds), or None when the row does not say."""
     start, seconds = row.get("start"), row.get("e2e")
-    if not _is_number(start):
+    if not is_number(start):
         return None
-    return float(start) + (float(seconds) if _is_number(seconds) else 0.0)
+    return float(start) + (float(seconds) if is_number(seconds) else 0.0)
 
 
 def refusals(row: Mapping[str, Any]) -> list[Event]:
@@ -191,7 +189,7 @@ class ClientSource:
             row = json.loads(line)
             if not isinstance(row, dict):
                 raise ValueError("not an object")
-        except ValueError:
+        except (ValueError, RecursionError):
             self._bad += 1
             return []
         self._totals.add(row)

@@ -36,10 +36,23 @@ def read_secret(env: str, file: str, what: str) -> str | None:
 
 def request_headers(auth: Auth) -> dict[str, str]:
     """The Authorization header for the server's own pages, if credentials are configured."""
-    token = read_secret(auth.bearer_env, auth.bearer_file, "bearer token")
+    token = _header_secret(auth.bearer_env, auth.bearer_file, "bearer token")
     if token is None:
-        token = read_secret(auth.api_key_env, auth.api_key_file, "API key")
+        token = _header_secret(auth.api_key_env, auth.api_key_file, "API key")
     return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _header_secret(env: str, file: str, what: str) -> str | None:
+    """As `read_secret`, for a secret that a header carries. Raises SecretError when no header can.
+
+    Refused here because the HTTP library's own refusal quotes the header, secret and all.
+    """
+    value = read_secret(env, file, what)
+    if value is not None and not (value.isascii() and value.isprintable()):
+        where = f"variable {env}" if env else f"file {file}"
+        message = f"The {what} in the {where} holds a line break or a character that no HTTP header takes."
+        raise SecretError(message, "Keep the bare secret there, on one line.")
+    return value
 
 
 def basic_auth(auth: Auth) -> tuple[str, str] | None:
@@ -65,12 +78,11 @@ def admin_token(auth: Auth, port: int | None) -> str | None:
 
     None when there is none; raises SecretError when one is configured and cannot be had.
     """
-    configured = read_secret(auth.admin_token_env, auth.admin_token_file, "admin token")
+    configured = _header_secret(auth.admin_token_env, auth.admin_token_file, "admin token")
     if configured:
         return configured
-    value = os.environ.get(ADMIN_TOKEN_ENV, "").strip()
-    if value:
-        return value
+    if os.environ.get(ADMIN_TOKEN_ENV, "").strip():
+        return _header_secret(ADMIN_TOKEN_ENV, "", "admin token")
     if port is None:
         return None
     path = runtime_dir() / f"engine-{port}.token"

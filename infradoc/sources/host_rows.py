@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infradoc.model import Sample
+from infradoc.sources.rows import is_number
 
 MODES = ("user", "system", "iowait", "steal", "idle")
 PROVIDES = frozenset(
@@ -81,7 +82,7 @@ class HostRows:
         found: list[Sample] = []
 
         def put(name: str, value: Any, **labels: str) -> None:
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 found.append(Sample(name, tuple(sorted(labels.items())), time, float(value)))
 
         put("host_cpus", row.get("ncpu"))
@@ -100,7 +101,8 @@ class HostRows:
         for scope, count in _mapping(row.get("oom_kills")).items():
             put("host_oom_kills_total", count, scope=str(scope))
         self._pressure(row, put)
-        for process in row.get("procs") or ():
+        processes = row.get("procs")
+        for process in processes if isinstance(processes, list) else ():
             if isinstance(process, Mapping) and isinstance(process.get("pid"), int):
                 self._process(process, elapsed, put)
         return found
@@ -110,10 +112,10 @@ class HostRows:
         if counters:
             return {mode: counters[mode] for mode in MODES if mode in counters}
         shares = _mapping(row.get("cpu_times_percent"))
-        cores = row.get("ncpu") or 1
+        cores = row.get("ncpu")
         for mode in MODES:
-            if isinstance(shares.get(mode), int | float):
-                added = shares[mode] / 100 * cores * elapsed
+            if is_number(shares.get(mode)):
+                added = shares[mode] / 100 * (cores if is_number(cores) and cores else 1) * elapsed
                 self._mode_seconds[mode] = self._mode_seconds.get(mode, 0.0) + added
         return self._mode_seconds
 
@@ -125,14 +127,15 @@ class HostRows:
                     put("host_pressure_ratio", ratio, resource=resource, share=share, window=window)
         if "psi" not in row:
             for share, percent in _mapping(row.get("psi_cpu_avg10")).items():
-                put("host_pressure_ratio", percent / 100, resource="cpu", share=share, window="10s")
+                if is_number(percent):
+                    put("host_pressure_ratio", percent / 100, resource="cpu", share=share, window="10s")
 
     def _process(self, process: Mapping[str, Any], elapsed: float, put: Any) -> None:
         pid = int(process["pid"])
         labels = {"role": role_of(str(process.get("role", ""))), "pid": str(pid)}
         seconds = process.get("cpu_seconds")
         percent = process.get("cpu_percent")
-        if seconds is None and isinstance(percent, int | float):
+        if seconds is None and is_number(percent):
             seconds = self._pid_seconds[pid] = self._pid_seconds.get(pid, 0.0) + percent / 100 * elapsed
         put("proc_cpu_seconds_total", seconds, **labels)
         put("proc_resident_memory_bytes", process.get("rss"), **labels)

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from infradoc_rules.knobs import knob_table
+from infradoc_rules.maps.info import parse_value
 from infradoc_rules.model import Fact, Value
 
 _SYSTEMS = (
@@ -19,8 +20,6 @@ _SYSTEMS = (
     ("infradoc", re.compile(r"\binfradoc(?:_engine)?\s+serve\b")),
 )
 _ASSIGNMENT = re.compile(r"^[A-Z_][A-Z0-9_]*=")
-_SECRET = re.compile(r"(?:^|[-_])(?:api[-_]?key|key|token|passw(?:or)?d|secret|credentials?)$", re.IGNORECASE)
-_USERINFO = re.compile(r"(://)[^/@\s]+@")
 # Spellings that count a knob in another unit than the canonical one: kept apart under a name of their own ...
 _OTHER_UNIT = {
     ("vllm", "--num-gpu-blocks-override"): "kv.pool_blocks_override",
@@ -90,28 +89,6 @@ def _fact(system: str | None, name: str, text: str, source: str) -> list[Fact]:
 
 
 def typed(text: str) -> Value:
-    """A flag's text as bool, int, float or text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def redact(words: list[str]) -> str:
-    """A command line with the values of secret-looking flags and variables taken out, quoted for a shell."""
-    out: list[str] = []
-    hide_next = False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if hide_next and not word.startswith("-"):
-            out.append("REDACTED")
-        elif equals and _SECRET.search(name):
-            out.append(f"{name}=REDACTED")
-        else:
-            out.append(shlex.quote(_USERINFO.sub(r"\1REDACTED@", word)))
-        hide_next = not equals and word.startswith("-") and _SECRET.search(word) is not None
-    return " ".join(out)
+    """A flag's text as bool, int, float or text; "None" and "" stay texts."""
+    value = parse_value(text)
+    return text if value is None else value

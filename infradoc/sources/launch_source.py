@@ -6,20 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infradoc.model import Reading
-from infradoc.sources.launch import launch_facts, redact, split_command
+from infradoc.sources.launch import launch_facts, split_command
+from infradoc.sources.redact import redact
+
+_RETRY_SECONDS = 5.0
 
 
 class LaunchSource:
-    """Looks once; a command line does not change while its process lives."""
+    """Looks until it has seen the command once; that does not change while the process lives."""
 
     name = "launch"
-    interval = float("inf")
     provides: frozenset[str] = frozenset()
 
     def __init__(self, path: Path | None = None, process: Callable[[], list[str]] | None = None) -> None:
         self._path = path
         self._process = process
         self.command = ""
+
+    @property
+    def interval(self) -> float:
+        """For ever once the command is known; until then the server may still be starting."""
+        return float("inf") if self.command else _RETRY_SECONDS
 
     def is_supported(self) -> bool:
         """Whether there is a file or a process to look at."""

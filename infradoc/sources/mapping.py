@@ -14,6 +14,8 @@ from infradoc_rules.signals import signal_table
 
 _NAMES = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]*)[{ ]", re.MULTILINE)
 _MAX_SAMPLES = 100_000
+# A page whose labels change at every scrape (request ids) would make the memory of its series grow for ever.
+MAX_KNOWN_SERIES = 50_000
 
 
 class UnknownPage(Exception):
@@ -56,10 +58,6 @@ class PageMapper:
         self.provides: frozenset[str] = frozenset()
         self._map: SignalMap | None = None
         self._scanner: PageScanner[_Target] | None = None
-        self._slots: list[_Slot] = []
-        self._by_series: dict[tuple[str, tuple[tuple[str, str], ...]], _Slot] = {}
-        self._infos: list[tuple[str, Labels]] = []
-        self._info_memo: dict[tuple[int, float], InfoReading] = {}
         if system:
             self._use(system)
 
@@ -68,11 +66,17 @@ class PageMapper:
         self._map = load_map(system)
         self.provides = self._map.provides
         self._scanner = PageScanner(self._map.names, self._resolve)
+        self._slots: list[_Slot] = []
+        self._by_series: dict[tuple[str, tuple[tuple[str, str], ...]], _Slot] = {}
+        self._infos: list[tuple[str, Labels]] = []
+        self._info_memo: dict[tuple[int, float], InfoReading] = {}
 
     def page(self, body: bytes, time: float) -> MappedPage:
         """Samples at `time` (Unix seconds) and facts of one page. Raises UnknownPage when no engine is recognised."""
         if self._scanner is None:
             self._use(recognise(body))
+        elif len(self._slots) + len(self._infos) > MAX_KNOWN_SERIES:
+            self._use(str(self.system))
         assert self._scanner is not None
         scan = self._scanner.scan(body)
         values: dict[int, float] = {}

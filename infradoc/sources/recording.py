@@ -18,6 +18,7 @@ from infradoc.sources.launch import launch_facts, system_of
 from infradoc.sources.log import PROVIDES as LOG_PROVIDES
 from infradoc.sources.log import scan_recorded
 from infradoc.sources.mapping import PageMapper, UnknownPage, unknown_page
+from infradoc.sources.rows import is_number, row_time
 from infradoc_rules.model import Event, Fact
 
 
@@ -57,7 +58,7 @@ class Recording:
             return {}
         try:
             data = json.loads(self._files.text("meta.json"))
-        except ValueError:
+        except (ValueError, RecursionError):
             self.bad_lines += 1
             return {}
         return data if isinstance(data, dict) else {}
@@ -71,7 +72,7 @@ class Recording:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 self.bad_lines += 1
                 continue
             if isinstance(row, dict):
@@ -113,11 +114,11 @@ class Recording:
 
     def _scrapes(self) -> Iterator[tuple[float, Reading | None]]:
         for row in self.rows("scrapes.jsonl.gz"):
-            time = row.get("t")
-            if not isinstance(time, int | float):
+            time = row_time(row)
+            if time is None:
                 self.bad_lines += 1
                 continue
-            yield float(time), self._scrape(float(time), row)
+            yield time, self._scrape(time, row)
 
     def _scrape(self, time: float, row: dict[str, Any]) -> Reading:
         body, status, url = row.get("body"), row.get("status"), str(row.get("url") or "the server")
@@ -125,7 +126,7 @@ class Recording:
             why = str(row.get("error") or f"status {status}")
             return Reading("metrics", time, error=f"{url} gave no page: {why}.")
         try:
-            page = self._mapper.page(body.encode(), time)
+            page = self._mapper.page(body.encode("utf-8", "replace"), time)  # JSON may hold lone surrogates
         except UnknownPage as unknown:
             return Reading("metrics", time, error=" ".join(unknown_page(url, unknown.names)))
         self.provides |= self._mapper.provides
@@ -137,13 +138,14 @@ class Recording:
             time,
             page.samples,
             facts=facts,
-            seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+            seconds=float(seconds) if is_number(seconds) else 0.0,
         )
 
     def _host_moments(self) -> Iterator[tuple[float, Reading | None]]:
         for row in self.rows("host.jsonl.gz"):
-            if isinstance(row.get("t"), int | float):
-                yield float(row["t"]), None
+            time = row_time(row)
+            if time is not None:
+                yield time, None
 
     def _logs(self) -> tuple[list[Event], list[Fact]]:
         """Events and facts of all log files."""
@@ -160,7 +162,7 @@ class Recording:
     def _times(self) -> list[float]:
         """First and last time of the scrapes, or of the host rows where there are none."""
         name = "scrapes.jsonl.gz" if self.has_series else "host.jsonl.gz"
-        times = [float(row["t"]) for row in self.rows(name) if isinstance(row.get("t"), int | float)]
+        times = [time for row in self.rows(name) if (time := row_time(row)) is not None]
         return [times[0], times[-1]] if times else []
 
 
@@ -170,7 +172,7 @@ class _Feeds:
     def __init__(self, recording: Recording, events: list[Event]) -> None:
         self._recording = recording
         self._host_rows = HostRows()
-        self._host = [row for row in recording.rows("host.jsonl.gz") if isinstance(row.get("t"), int | float)]
+        self._host = [row for row in recording.rows("host.jsonl.gz") if row_time(row) is not None]
         self._host.sort(key=lambda row: float(row["t"]))
         client = [(finish_time(row), row) for row in recording.rows("client.jsonl")]
         self._client = sorted(

@@ -76,7 +76,7 @@ class Bench:
 
     def submit(self, name: str, prompt: int = 4, max_tokens: int = 3) -> None:
         ledger = self.ledgers[name] = LatencyLedger(time.monotonic)
-        ledger.begin("queue")
+        ledger.begin("queue", ledger.arrival)
         request = Request(name, list(range(prompt)), max_tokens)
         self.engine.submit(Job(request, SamplingParams(temperature=0.0), ledger))
 
@@ -232,6 +232,56 @@ def test_a_fault_of_the_loop_fails_what_is_in_flight_and_stays_visible(
     assert bench.of("b")[0].failure is not None
 
 
+def test_a_fault_of_the_loop_fails_what_was_handed_in_during_its_last_step(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, gate = threading.Event(), threading.Event()
+
+    def hold(output: ScheduleOutput) -> None:
+        started.set()
+        gate.wait(10)
+
+    def broken(*_: Any) -> None:
+        raise AssertionError("ledger does not add up")
+
+    bench.runner.before_step = hold
+    monkeypatch.setattr(bench.engine.scheduler, "update", broken)
+    bench.submit("a")
+    assert started.wait(10)
+    bench.submit("b")
+    assert bench.engine.num_waiting == 1
+    gate.set()
+    bench.wait(bench.ended("a", "b"))
+    assert [event.failure and event.failure.kind for event in bench.of("b")] == ["internal"]
+    assert bench.engine.num_waiting == 0
+
+
+def test_a_stop_tells_those_in_flight_that_the_server_shuts_down(bench: Bench) -> None:
+    started, gate = threading.Event(), threading.Event()
+
+    def hold(output: ScheduleOutput) -> None:
+        started.set()
+        gate.wait(10)
+
+    bench.runner.before_step = hold
+    bench.submit("a", max_tokens=100)
+    assert started.wait(10)
+    stopping = threading.Thread(target=bench.engine.stop)
+    stopping.start()
+    gate.set()
+    stopping.join(10)
+    assert [event.failure.kind for event in bench.of("a") if event.failure] == ["shutdown"]
+
+
+def test_patience_begins_with_the_request_and_not_with_the_last_step_before_an_idle_time(bench: Bench) -> None:
+    bench.engine.call(lambda: None).result(10)
+    with bench.engine._wake:  # the loop cannot wake yet
+        bench.engine._progress -= 3600
+        bench.submit("a")
+        assert bench.engine.has_work and bench.engine.trouble(60) is None
+    bench.wait(bench.ended("a"))
+
+
 def test_ledger_spans_cover_preemption() -> None:
     bench = Bench(num_blocks=10)  # 40 tokens for two requests that want 32 each
     bench.engine.start()
@@ -246,6 +296,6 @@ def test_ledger_spans_cover_preemption() -> None:
         for ledger in bench.ledgers.values():
             assert ledger.engine_end is not None
             engine_side = sum(ledger.stages[stage] for stage in ("queue", "prefill", "preempted", "decode"))
-            assert engine_side == pytest.approx(ledger.engine_end - ledger.arrival, abs=0.01)
+            assert engine_side == pytest.approx(ledger.engine_end - ledger.arrival, abs=1e-6)
     finally:
         bench.engine.stop()

@@ -13,6 +13,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from infradoc_engine.tokenizer_pool import TokenizeError, TokenizerPool
+from infradoc_engine.tokenizer_process import WorkerProcess
 from infradoc_engine.tokenizer_worker import pack_ids, unpack_ids
 
 
@@ -140,6 +141,25 @@ def test_a_worker_that_cannot_start_is_an_error_and_the_loop_goes_on(monkeypatch
         with pytest.raises(TokenizeError, match="did not start"):
             await pool.resize(1)
         assert (await pool.encode("word")).count == 1
+
+    _with_pool(scenario)
+
+
+def test_resizing_is_all_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, starts = WorkerProcess.start, []
+
+    async def second_fails(*arguments: Any) -> WorkerProcess:
+        starts.append(arguments)
+        if len(starts) == 2:
+            raise OSError("no more processes")
+        return await real(*arguments)
+
+    async def scenario(pool: TokenizerPool, encoder: WordEncoder, log: list[str]) -> None:
+        monkeypatch.setattr(WorkerProcess, "start", second_fails)
+        with pytest.raises(TokenizeError, match="no more processes"):
+            await pool.resize(2)
+        assert len(starts) == 2 and pool.num_workers == 0 and pool.pids == []
+        assert (await pool.encode("word")).count == 1 and encoder.calls == 1
 
     _with_pool(scenario)
 

@@ -113,6 +113,16 @@ def test_bytes_per_token_are_not_derived_from_an_override():
     assert facts["kv.pool_blocks_override"] == 24
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "1e999"])
+def test_figures_that_are_none_give_no_facts_and_no_fault(text):
+    assert parse_value(text) == text
+    vllm, own = load_map("vllm"), load_map("infradoc")
+    labels = {"engine": "0", "kv_cache_size_tokens": text, "num_gpu_blocks": text, "block_size": "16"}
+    reading = vllm.info("vllm:cache_config_info", labels)
+    assert "kv_pool_tokens" not in {fact.name for fact in reading.facts}
+    assert own.info("config_value", {"knob": "max_num_seqs", "origin": "flag"}, float(text)).facts == []
+
+
 def test_an_empty_cache_config_gives_no_guess():
     reading = load_map("vllm").info("vllm:cache_config_info", {"num_gpu_blocks": "None"})
     assert [fact for fact in reading.facts if fact.name == "kv_pool_tokens"] == []

@@ -74,10 +74,6 @@ class BlockLedger:
         """Follow the pool to its new size."""
         self._tables.extend([0] * (num_blocks - len(self._tables)))
 
-    def num_tables(self, block: int) -> int:
-        """Block tables that `block` is in."""
-        return self._tables[block]
-
     def attach(self, block: int) -> None:
         """`block` entered one more table."""
         before = self._tables[block]

@@ -51,8 +51,9 @@ class Application:
             self._report(path, error)
             refusal = ApiError(500, "The server could not handle this request; see its log.", code="internal_error")
             await self._fail(refusal, scope, receive, counting_send, status)
-        self._metrics.http_requests.inc(path, str(status))
-        self._metrics.http_seconds.observe(time.monotonic() - start, path)
+        finally:  # also when a stream broke off: its error goes on to the protocol, which closes the connection
+            self._metrics.http_requests.inc(path, str(status))
+            self._metrics.http_seconds.observe(time.monotonic() - start, path)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         methods = self._routes.get(scope["path"])

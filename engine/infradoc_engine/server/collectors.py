@@ -17,12 +17,20 @@ MEMORY_PARTS = ("weights", "kv", "activations", "graphs", "other")
 
 
 class EngineCollector:
-    """Scheduler, cache and memory; the engine's lock is held for the copies alone."""
+    """Scheduler, cache and memory; the engine's lock is held for the copies alone.
 
-    def __init__(self, engine: Engine, memory_account: Callable[[], Mapping[str, int]], stall_seconds: float) -> None:
+    `trouble` is what /health asks: both must say the same.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        memory_account: Callable[[], Mapping[str, int]],
+        trouble: Callable[[], str | None],
+    ) -> None:
         self._engine = engine
         self._memory_account = memory_account
-        self._stall_seconds = stall_seconds
+        self._trouble = trouble
 
     def __call__(self, out: list[str]) -> None:
         engine = self._engine
@@ -56,7 +64,7 @@ class EngineCollector:
         hits = [({"tier": "device"}, stats.prefix_hit_tokens)]
         _counter(out, "llm_prefix_cache_hit_tokens_total", "Prompt tokens found in the prefix cache", hits)
         _counter(out, "llm_steps_total", "Steps run", [({"graph": "false"}, stats.steps)])
-        _gauge(out, "llm_engine_ready", "1 while tokens can move", int(engine.trouble(self._stall_seconds) is None))
+        _gauge(out, "llm_engine_ready", "1 while tokens can move", int(self._trouble() is None))
         if engine.last_step_unix is not None:
             means = "Unix time of the last finished step"
             _gauge(out, "llm_engine_last_step_timestamp_seconds", means, engine.last_step_unix)

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from infradoc_engine.config import EngineConfig, ServerConfig, cpu_count
 from infradoc_engine.engine import Engine, TokenEvent
@@ -134,7 +134,7 @@ class Server:
         def trouble() -> str | None:
             return engine.trouble(settings.stall_seconds) or lag.trouble(settings.stall_seconds)
 
-        self._add_collectors(engine, pool, live)
+        self._add_collectors(engine, pool, live, trouble)
         control = ControlRoutes(self._metrics, trouble)
         admin = AdminRoutes(
             self._frontend,
@@ -172,9 +172,11 @@ class Server:
         log(f"ready on http://{shown}:{port} (model {self._loaded.name}, KV pool {tokens} tokens)")
         return side
 
-    def _add_collectors(self, engine: Engine, pool: TokenizerPool, live: LiveConfig) -> None:
+    def _add_collectors(
+        self, engine: Engine, pool: TokenizerPool, live: LiveConfig, trouble: Callable[[], str | None]
+    ) -> None:
         runner = self._loaded.runner
-        self._metrics.add_collector(EngineCollector(engine, runner.memory_account, self._config.server.stall_seconds))
+        self._metrics.add_collector(EngineCollector(engine, runner.memory_account, trouble))
         dtype = str(runner.dtype).removeprefix("torch.")
         quantization = self._loaded.files.config.quantization
         self._metrics.add_collector(

@@ -35,9 +35,11 @@ class Advice:
         return None if fact is None else fact.value
 
     def number(self, name: str) -> float | None:
-        """A fact as a number; None when it is not known or is no number."""
+        """A fact as a finite number; None when it is not known or is none."""
         value = self.fact(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:
+            return None
+        return float(value)
 
     def hint(self, name: str) -> float | None:
         """What the engine tells about its room: `kv_bytes_per_token`, `free_memory_bytes`, `cores`, ..."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -33,9 +34,10 @@ def parse_value(text: str) -> Value | None:
         return text
     for kind in (int, float):
         try:
-            return kind(text)
+            value = kind(text)
         except ValueError:
             continue
+        return value if math.isfinite(value) else text  # "nan" and "inf" are words here: nothing can be sized by them
     return text
 
 
@@ -113,8 +115,10 @@ def model_info(labels: Mapping[str, str], _value: float) -> InfoReading:
 
 def config_value(labels: Mapping[str, str], value: float) -> InfoReading:
     """`config_value{knob, origin}`: a number of a knob."""
+    if not labels.get("knob") or not math.isfinite(value):
+        return InfoReading()
     number: Value = int(value) if value == int(value) else value
-    return InfoReading(facts=[Fact(labels["knob"], number, _origin(labels))] if labels.get("knob") else [])
+    return InfoReading(facts=[Fact(labels["knob"], number, _origin(labels))])
 
 
 def config_info(labels: Mapping[str, str], _value: float) -> InfoReading:

@@ -16,6 +16,7 @@ import pytest
 
 from infradoc.cli import app
 from infradoc.cli.record import out_paths
+from infradoc.monitor.recorder import Recorder
 from infradoc.sources.recording import Recording
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -87,7 +88,10 @@ def test_client_log_and_launch_are_kept_without_secrets(server: Any, vllm_page: 
     server.page("/metrics", vllm_page)
     row = {"id": 1, "start": 1.0, "e2e": 1.0, "ttft": 0.1, "status": 200, "finish_reason": "stop", "class": "c"}
     (tmp_path / "client.jsonl").write_text(json.dumps(row) + "\n")
-    (tmp_path / "server.log").write_text("(APIServer pid=1) INFO 11-29 20:50:38 [api_utils.py:286]  version 0.32.0\n")
+    stamp = "(APIServer pid=1) INFO 11-29 20:50:38"
+    (tmp_path / "server.log").write_text(
+        f"{stamp} [api_utils.py:286]  version 0.32.0\n{stamp} [utils.py:1] args: {{'api_key': ['s3cret']}}\n"
+    )
     (tmp_path / "launch.txt").write_text("vllm serve m --api-key s3cret --max-num-seqs 4\n")
     config = tmp_path / "infradoc.toml"
     config.write_text(
@@ -108,6 +112,26 @@ def test_client_log_and_launch_are_kept_without_secrets(server: Any, vllm_page: 
     for path in out.iterdir():
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         assert b"s3cret" not in data and b"k3y" not in data, path.name
+
+
+def test_what_was_seen_is_packed_although_the_recording_fails(
+    server: Any, vllm_page: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.page("/metrics", vllm_page)
+    look = Recorder.look
+
+    def third_fails(self: Recorder, now: float) -> None:
+        if self.looks == 2:
+            raise OSError(28, "No space left on device")
+        look(self, now)
+
+    monkeypatch.setattr(Recorder, "look", third_fails)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    out = folder / "r.tar.gz"
+    assert app.dispatch(["record", server.url, "-o", str(out), "--for", "5s", "--every", "100ms"]) == 1
+    assert list(folder.iterdir()) == [out]
+    assert len(list(Recording(out).ticks())) == 2
 
 
 def test_dead_server_is_recorded_as_dead(closed_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

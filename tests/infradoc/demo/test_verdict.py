@@ -58,3 +58,5 @@ def test_the_faults_are_plain_settings() -> None:
         assert not any("fault" in flag for flag in fault.serve)
         for spec in fault.load:
             parse_class(spec)
+        if fault.paced is not None:
+            assert parse_class(fault.paced.spec).closed == fault.paced.clients

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,14 @@ def test_same_seed_same_requests(tiny_server: Any) -> None:
         go(tiny_server, "chat:closed=3,count=20,max_tokens=1-9,prompt_tokens=3-9", duration=None, seed=seed)
         sent.append(sorted(json.dumps(body) for body in tiny_server.bodies))
     assert sent[0] == sent[1] != sent[2]
+
+
+def test_paced_clients_send_once_a_slot(tiny_server: Any) -> None:
+    result = go(tiny_server, "docs:closed=4,kind=tokenize,bytes=100,pace=0.2", duration=2.0)
+    assert 36 <= len(result.records) <= 40
+    starts = sorted(record.start for record in result.records)
+    gaps = sorted(later - earlier for earlier, later in pairwise(starts))
+    assert gaps[-1] > 3 * gaps[len(gaps) // 2]  # not in step
 
 
 def test_warm_up_is_sent_but_not_measured(tiny_server: Any) -> None:

@@ -62,6 +62,12 @@ def test_recordings_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not is_recording("h:8000", CONFIG)
 
 
+def test_misspelt_engine_is_named_before_anything_is_asked() -> None:
+    config = Config(targets={"prod": TargetConfig(url="http://gpu1:8000", system="vlm")})
+    with pytest.raises(InfradocError, match=r"prod has system = 'vlm'.*Did you mean 'vllm'"):
+        attach("prod", config)
+
+
 def names(config: TargetConfig) -> list[str]:
     target = attach("t", Config(targets={"t": config}))
     try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from infradoc.monitor.findings import FindingLog, fingerprint
+from infradoc.monitor.findings import FindingLog
 from infradoc_rules.catalog import load_catalog
 from infradoc_rules.engine import RuleResult, RuleResults
 from infradoc_rules.model import Finding
@@ -37,9 +36,9 @@ def results(**firing: Any) -> RuleResults:
 def play(pattern: str) -> FindingLog:
     """One character a tick: `.` quiet, `1` to `9` firing with that tenth of confidence, `?` unknown."""
     log = FindingLog()
-    for tick, mark in enumerate(pattern):
+    for mark in pattern:
         value: Any = None if mark == "." else "unknown" if mark == "?" else int(mark) / 10
-        log.note(results(root=value), float(tick))
+        log.note(results(root=value))
     return log
 
 
@@ -68,7 +67,7 @@ def test_shown_at_its_strongest() -> None:
 def test_root_folds_its_symptom_even_when_they_peaked_apart() -> None:
     log = FindingLog()
     for tick in range(10):
-        log.note(results(root=0.9 if tick > 3 else None, symptom=0.95), float(tick))
+        log.note(results(root=0.9 if tick > 3 else None, symptom=0.95))
     first, second = log.reported()
     assert (first.id, first.role, first.explains) == (ROOT.id, "root", (SYMPTOM.id,))
     assert (second.id, second.role, second.severity) == (SYMPTOM.id, "symptom", "info")
@@ -76,7 +75,7 @@ def test_root_folds_its_symptom_even_when_they_peaked_apart() -> None:
 
 def test_opened_and_resolved_are_told_once() -> None:
     log = FindingLog()
-    seen = [log.note(results(root=value), float(tick)) for tick, value in enumerate([None, 0.8, 0.9, None, None])]
+    seen = [log.note(results(root=value)) for value in [None, 0.8, 0.9, None, None]]
     assert [[one.id for one in opened] for opened, _ in seen] == [[], [ROOT.id], [], [], []]
     assert [[one.id for one in gone] for _, gone in seen] == [[], [], [], [ROOT.id], []]
 
@@ -85,8 +84,3 @@ def test_blind_is_never_checked() -> None:
     log = play("????")
     assert log.blind == {ROOT.id: ("llm_x",)} and log.checked == (SYMPTOM.id,)
     assert play("??..").blind == {} and ROOT.id in play("??..").checked
-
-
-def test_fingerprints() -> None:
-    assert fingerprint("a", "x") == fingerprint("a", "x") != fingerprint("a", "y") != fingerprint("b", "y")
-    assert replace(finding("x"), confidence=0.1).id == "x"

@@ -72,6 +72,14 @@ def test_token_is_found_in_order(engine: Any, tmp_path: Path, monkeypatch: pytes
     assert AdminSource(engine.url, Auth(admin_token_env="OTHER")).token() == "configured"
 
 
+def test_token_files_of_this_machine_are_for_its_own_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INFRADOC_ADMIN_TOKEN", raising=False)
+    monkeypatch.setenv("INFRADOC_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "engine-8000.token").write_text("tok\n")
+    assert AdminSource("http://127.0.0.1:8000").token() == "tok"
+    assert AdminSource("http://elsewhere.example:8000").token() is None
+
+
 def test_configured_token_that_is_missing(engine: Any) -> None:
     with pytest.raises(SecretError, match="NOT_THERE"):
         admin_token(Auth(admin_token_env="NOT_THERE"), 1)

@@ -61,6 +61,18 @@ def test_totals_by_class_with_gaps_and_lengths() -> None:
     assert all(one.time == 99.0 for one in samples)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"itl": 5}, {"itl": ["x", None]}, {"ttft": float("nan")}, {"e2e": 10**400}, {"ttft": float("inf")}]
+)
+def test_rows_with_figures_that_are_none_spoil_nothing(changes: dict[str, Any]) -> None:
+    totals = ClientTotals()
+    totals.add(row(**changes))
+    totals.add(row())
+    samples = totals.samples(1.0)
+    assert value(samples, "client_requests_total", **{"outcome": "ok", "class": "chat"}) == 2
+    assert all(0 <= one.value < 1e6 for one in samples)
+
+
 def test_buckets_are_cumulative_and_fine() -> None:
     totals = ClientTotals()
     for seconds in (0.0005, 0.2, 0.2, 5000.0):

@@ -46,6 +46,14 @@ def test_percentages_become_counters() -> None:
     assert value(samples, "host_load1") == 0.7
 
 
+def test_rows_with_figures_that_are_none_give_the_rest() -> None:
+    broken = {"t": 2.0, "ncpu": "two", "cpu_times_percent": {"user": 50.0, "system": "x"}, "procs": 5}
+    rows = HostRows()
+    rows.samples({"t": 1.0})
+    samples = rows.samples({**broken, "psi_cpu_avg10": {"some": "x"}, "load": [float("nan")], "shm_free": 7})
+    assert {one.name: one.value for one in samples} == {"host_cpu_seconds_total": 0.5, "host_shm_free_bytes": 7}
+
+
 def test_stopped_process_and_missing_parts() -> None:
     stopped = {"t": 1.0, "procs": [{"pid": 7, "role": "Worker", "state": "stopped"}, {"role": "no pid"}, "rubbish"]}
     samples = HostRows().samples(stopped)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infradoc.sources.launch import launch_facts, redact, split_command, system_of
+from infradoc.sources.launch import launch_facts, split_command, system_of
+from infradoc.sources.launch_source import LaunchSource
 
 
 def facts(command: str) -> dict[str, object]:
@@ -47,9 +48,9 @@ def test_negative_numbers_continuations_and_open_quotes() -> None:
     assert split_command("vllm serve 'open --x 1")[-1] == "1"
 
 
-def test_secrets_are_taken_out() -> None:
-    words = "vllm serve --api-key abc --hf-token=xyz HF_TOKEN=tok --max-num-batched-tokens 5 --tokenizer-mode auto http://u:p@h/"
-    shown = redact(words.split())
-    for secret in ("abc", "xyz", "=tok", "u:p"):
-        assert secret not in shown
-    assert "--max-num-batched-tokens 5" in shown and "--tokenizer-mode auto" in shown
+def test_a_server_that_starts_late_is_looked_for_again() -> None:
+    commands: list[list[str]] = [[], ["vllm", "serve", "m", "--max-num-seqs", "4"]]
+    source = LaunchSource(process=lambda: commands.pop(0))
+    assert source.read(1.0).facts == [] and source.interval < 60
+    assert {fact.name: fact.value for fact in source.read(6.0).facts}["max_num_seqs"] == 4
+    assert source.interval == float("inf")

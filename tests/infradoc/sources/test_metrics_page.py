@@ -12,7 +12,8 @@ import pytest
 
 from infradoc.config import Auth
 from infradoc.model import Reading
-from infradoc.sources import fetch
+from infradoc.sources import fetch, mapping
+from infradoc.sources.mapping import PageMapper
 from infradoc.sources.metrics_page import MetricsPageSource, candidates
 
 NODE_EXPORTER = b'# TYPE node_load1 gauge\nnode_load1 0.5\nnode_cpu_seconds_total{cpu="0"} 1\n'
@@ -219,6 +220,17 @@ def test_credentials_are_sent_and_never_shown(server: Any, vllm_page: bytes, mon
     assert "s3cret" not in str(read(server.url, Auth(api_key_env="MY_KEY")).error)
 
 
+@pytest.mark.parametrize("secret", ["s3cret\nsecond line", "s3cr\u00e9t", "s3cret\x01"])
+def test_secret_that_no_header_takes_is_refused_without_being_shown(
+    server: Any, vllm_page: bytes, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    server.page("/metrics", vllm_page)
+    monkeypatch.setenv("KEY", secret)
+    error = MetricsPageSource(server.url, Auth(api_key_env="KEY")).read(1.0).error
+    assert error is not None and "variable KEY" in error and "s3cr" not in error and "second" not in error
+    assert server.requests == []
+
+
 def test_basic_credentials(server: Any, vllm_page: bytes, tmp_path: Path) -> None:
     server.page("/metrics", vllm_page)
     secret = tmp_path / "pw"
@@ -262,6 +274,17 @@ def test_recovers_after_a_failure(server: Any, vllm_page: bytes) -> None:
     state["up"] = True
     assert source.read(3.0).error is None
     source.close()
+
+
+def test_series_that_change_at_every_look_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping, "MAX_KNOWN_SERIES", 100)
+    mapper = PageMapper("vllm")
+    for look in range(50):
+        labels = [f'engine="{look}-{place}",model_name="m"' for place in range(20)]
+        page = "".join(f"vllm:num_requests_running{{{text}}} {look}\n" for text in labels)
+        found = mapper.page(page.encode(), float(look))
+        assert [sample.value for sample in found.samples] == [look] * 20
+        assert len(mapper._slots) == len(mapper._by_series) <= 120
 
 
 def test_series_that_fall_together(server: Any) -> None:

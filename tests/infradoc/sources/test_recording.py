@@ -64,6 +64,16 @@ def test_failed_scrapes_and_damaged_lines(tmp_path: Path) -> None:
     assert recording.bad_lines == 3
 
 
+def test_hostile_rows_are_counted_not_fatal(tmp_path: Path) -> None:
+    page = {**scrape(11), "body": PAGE % 2 + "# \ud800\n"}
+    rows = [scrape(10), page, {**scrape(1), "t": float("nan")}, {**scrape(1), "t": 10**400}, {**scrape(1), "t": 1e18}]
+    deep = '{"t": ' + "[" * 100_000
+    path = write(tmp_path / "r", [*rows, deep], server__log="INFO 11-29 20:52:42 [core.py:1] ready\n")
+    recording = Recording(path)
+    assert [tick.now for tick in recording.ticks()] == [10.0, 11.0]
+    assert recording.bad_lines >= 4
+
+
 def test_part_of_the_time(tmp_path: Path) -> None:
     path = write(tmp_path / "r", [scrape(t) for t in range(10, 20)])
     assert [tick.now for tick in Recording(path).ticks(since=12, until=15)] == [12.0, 13.0, 14.0, 15.0]
