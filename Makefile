@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup model check fast-check test slow peer demo demo-control bench lock clean
+.PHONY: setup model check test slow demo demo-control lock clean
 
 setup: $(STAMP) model
 

@@ -1,4 +1,4 @@
-"""Text to token ids: on the event loop (0 workers) or in worker processes, switched while requests are in flight."""
+"""Text to token ids: on the event loop (0 workers, or a short text) or in worker processes, switched in flight."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Protocol
 from infradoc_engine.tokenizer_process import WorkerProcess
 from infradoc_engine.tokenizer_worker import render_ids, unpack_ids
 
+# Up to here the loop encodes by itself also when there are workers: it takes at most 3 ms, less than the trip to a
+# worker that is busy with a long document, behind which a short prompt would have to wait.
+SHORT_BYTES = 8192
 START_SECONDS = 60.0  # a worker starts in 0.34 s alone; on a host with every core busy it takes many times that
 
 
@@ -90,7 +93,7 @@ class TokenizerPool:
             payload = text.encode()
         except UnicodeEncodeError:
             raise TokenizeError("The text holds a lone surrogate, which is not valid Unicode.") from None
-        if self.num_workers == 0:
+        if self.num_workers == 0 or len(payload) <= SHORT_BYTES:
             return self._encode_here(text, add_special, render)
         job = _Job(payload, add_special, render, asyncio.get_running_loop().create_future())
         self._jobs.append(job)

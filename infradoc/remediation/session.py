@@ -22,6 +22,7 @@ from infradoc.remediation.journal import Journal
 from infradoc.remediation.plan import Context, make_plan
 from infradoc.remediation.run import Fixer, Timing
 from infradoc.sources.credentials import admin_token
+from infradoc.sources.fetch import is_loopback
 from infradoc_rules.catalog import Catalog, load_catalog
 from infradoc_rules.model import Finding
 from infradoc_rules.schema import Rule
@@ -68,9 +69,8 @@ class Session:
             attach(spec, Config({spec: found}, config.path)), self.catalog, lang, self._recent_actions()
         )
         self.clients = ClientLog(Path(found.client)) if found.client else None
-        self.admin = AdminClient(
-            self.url, admin_token(found.auth, urlsplit(self.url).port), verify=found.auth.ca_file or True
-        )
+        local_port = urlsplit(self.url).port if is_loopback(self.url) else None  # a local token never leaves the host
+        self.admin = AdminClient(self.url, admin_token(found.auth, local_port), verify=found.auth.ca_file or True)
 
     def __enter__(self) -> Session:
         return self

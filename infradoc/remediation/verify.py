@@ -154,8 +154,13 @@ def load_difference(before: dict[str, LoadShape], after: dict[str, LoadShape]) -
 
 
 def differs(before: LoadShape, after: LoadShape) -> str | None:
-    """What differs between two shapes. A closed loop keeps its concurrency, an open one its arrivals: one is enough."""
-    if not (near(before.concurrency, after.concurrency) or near(before.arrivals, after.arrivals)):
+    """What differs between two shapes.
+
+    A closed loop keeps its concurrency, an open one its arrivals: one is enough. Where clients wait and pace
+    themselves, a faster server moves both, but in opposite directions; more or less of both is another load.
+    """
+    moved = not (near(before.concurrency, after.concurrency) or near(before.arrivals, after.arrivals))
+    if moved and (after.concurrency > before.concurrency) == (after.arrivals > before.arrivals):
         return f"{before.concurrency:.1f} requests in flight before and {after.concurrency:.1f} after"
     if min(before.n, after.n) < MIN_SAMPLES:
         return None

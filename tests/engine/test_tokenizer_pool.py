@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -34,6 +35,9 @@ class WordEncoder:
         return list(self._tokenizer.encode_batch([text], add_special_tokens=add_special)[0].ids)
 
 
+LONG = "word other " * 4000  # above SHORT_BYTES, so that a worker takes it
+
+
 def _with_pool(scenario: Callable[[TokenizerPool, WordEncoder, list[str]], Awaitable[None]]) -> None:
     async def main() -> None:
         encoder, log = WordEncoder(), []
@@ -47,16 +51,30 @@ def _with_pool(scenario: Callable[[TokenizerPool, WordEncoder, list[str]], Await
     asyncio.run(main())
 
 
+def test_a_short_text_does_not_wait_behind_long_ones() -> None:
+    async def scenario(pool: TokenizerPool, encoder: WordEncoder, log: list[str]) -> None:
+        await pool.resize(1)
+        long = [asyncio.create_task(pool.encode("word " * 300_000)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert (await pool.encode("word other")).ids == [0, 1]
+        assert not any(task.done() for task in long) and encoder.calls == 1
+        assert [text.count for text in await asyncio.gather(*long)] == [300_000] * 3
+        assert encoder.calls == 1
+
+    _with_pool(scenario)
+
+
 def test_on_the_loop_and_in_workers_agree_and_encode_once() -> None:
     async def scenario(pool: TokenizerPool, encoder: WordEncoder, log: list[str]) -> None:
-        here = await pool.encode("word other word")
-        assert here.ids == [0, 1, 0] and here.rendered is None and here.count == 3
-        assert (await pool.encode("word other", render=True)).rendered == b"[0,1]"
+        here = await pool.encode(LONG)
+        assert here.ids == [0, 1] * 4000 and here.rendered is None and here.count == 8000
+        rendered = (await pool.encode(LONG, render=True)).rendered
+        assert rendered is not None and json.loads(rendered) == here.ids
         assert encoder.calls == 2
         await pool.resize(1)
-        there = await pool.encode("word other word")
+        there = await pool.encode(LONG)
         assert there.ids == here.ids and there.end >= there.start > here.end
-        assert (await pool.encode("word other", render=True)).rendered == b"[0,1]"
+        assert (await pool.encode(LONG, render=True)).rendered == rendered
         assert encoder.calls == 2
 
     _with_pool(scenario)
@@ -66,7 +84,8 @@ def test_resizing_back_and_forth_loses_nothing() -> None:
     async def scenario(pool: TokenizerPool, encoder: WordEncoder, log: list[str]) -> None:
         async def post(index: int) -> None:
             for _ in range(15):
-                assert (await pool.encode("word " * (index + 1))).count == index + 1
+                count = 2000 * (index % 2) + index + 1  # below and above SHORT_BYTES
+                assert (await pool.encode("word " * count)).count == count
                 await asyncio.sleep(0.02)
 
         posting = asyncio.gather(*(post(index) for index in range(20)))
@@ -105,7 +124,7 @@ def test_dead_worker_is_replaced_and_its_text_tried_again(busy: bool) -> None:
         assert [(await text).count for text in texts] == [200_000] * len(texts)
         while not pool.pids or pool.pids == [victim]:
             await asyncio.sleep(0.01)
-        assert (await pool.encode("word")).count == 1
+        assert (await pool.encode(LONG)).count == 8000
         assert pool.num_workers == 1
         assert any(str(victim) in line for line in log)
 
@@ -129,8 +148,8 @@ def test_text_that_is_no_unicode_fails_alone(workers: int) -> None:
     async def scenario(pool: TokenizerPool, encoder: WordEncoder, log: list[str]) -> None:
         await pool.resize(workers)
         with pytest.raises(TokenizeError, match="surrogate"):
-            await pool.encode("a\ud800b")
-        assert (await pool.encode("word")).count == 1
+            await pool.encode(LONG + "a\ud800b")
+        assert (await pool.encode(LONG)).count == 8000
 
     _with_pool(scenario)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc.load.record import RequestRecord
-from infradoc.remediation.measure import ClientMeasured
-from infradoc.remediation.verify import Case, judge
+from infradoc.remediation.measure import ClientMeasured, LoadShape
+from infradoc.remediation.verify import Case, differs, judge
 from infradoc_rules.schema import Verify, VerifyMetric
 
 Make = Callable[..., list[RequestRecord]]
@@ -95,6 +95,13 @@ def test_another_load_is_inconclusive(make_records: Make) -> None:
     other = judge(case(before, make_records(25, 55, ttft=0.2, cls="other")))
     assert other.verdict == "inconclusive"
     assert judge(case(before, [])).verdict == "inconclusive"
+
+
+def test_paced_clients_of_a_faster_server_are_the_same_load() -> None:
+    shape = LoadShape(concurrency=4.0, arrivals=5.2, prompt=None, max_tokens=None, n=80)
+    assert differs(shape, replace(shape, concurrency=1.5, arrivals=7.8)) is None
+    assert differs(shape, replace(shape, concurrency=1.5, arrivals=2.0)) is not None
+    assert differs(shape, replace(shape, concurrency=9.0, arrivals=12.0)) is not None
 
 
 def test_a_counter_at_least(make_records: Make) -> None:
