@@ -33,10 +33,10 @@ class Fault:
 TOKENIZATION = Fault(
     name="tokenization",
     finding="cpu-tokenization-bottleneck",
-    title="4 clients count the tokens of 200 KB documents beside 4 chat streams; text is tokenized on the event loop",
+    title="4 clients count the tokens of 400 KB documents beside 4 chat streams; text is tokenized on the event loop",
     serve=("--omp-num-threads", "1", "--tokenizer-workers", "0", "--max-model-len", "512"),
     load=("chat:closed=4,kind=chat,prompt_tokens=24,max_tokens=12-36,ignore_eos=true",),
-    paced=Paced("docs:closed=4,kind=tokenize,bytes=200000", clients=4, share=0.64),
+    paced=Paced("docs:closed=4,kind=tokenize,bytes=400000", clients=4, share=0.64),
 )
 KV = Fault(
     name="kv",

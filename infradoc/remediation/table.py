@@ -13,7 +13,7 @@ from infradoc.remediation.run import Outcome
 from infradoc_rules.model import Finding
 from infradoc_rules.schema import VerifyMetric
 
-QUANTILES = (0.5, 0.99)
+QUANTILES = (0.5, 0.9, 0.99)
 LATENCIES = (
     ("TTFT", "client_time_to_first_token_seconds", "ttft"),
     ("ITL", "client_inter_token_latency_seconds", "itl"),
@@ -75,7 +75,7 @@ def compare_lines(before: Measured, after: Measured) -> list[str]:
 
 
 def latency_rows(before: Measured, after: Measured) -> list[Row]:
-    """P50 and P99 of each latency, by class where the clients say it."""
+    """P50, P90 and P99 of each latency, by class where the clients say it."""
     if isinstance(before, ClientMeasured) and isinstance(after, ClientMeasured):
         return [
             (f"{cls} {title} P{q * 100:.0f}", exact(before, cls, key, q), exact(after, cls, key, q))
