@@ -23,8 +23,6 @@ from infradoc_rules.lifecycle import StateName
 from infradoc_rules.model import SignalFrame
 from infradoc_rules.schema import Rule, Verify
 
-LOOK_BACK_SECONDS = 120.0
-
 
 class Tick(Protocol):
     """What one look gives."""
@@ -112,6 +110,8 @@ class Fixer:
         """
         self._say(f"baseline: measuring {self._timing.baseline:g} s")
         begin = time.time()
+        if self._clients is not None:
+            self._clients.forget(begin)
         self._watch(self._timing.baseline, rule)
         end = time.time()
         applied = apply(self._admin, self._journal, step) if step is not None else None

@@ -108,8 +108,8 @@ def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
     notes = []
     if action["from"] is not None or action["to"] is not None:
         # Under its own name, because a flag may count in another unit (blocks for tokens).
-        old, new = (value_text(action[key]) for key in ("from", "to"))
-        notes.append(f"{action['knob']} {old} -> {new}")
+        ends = [value_text(action["from"]), "->", value_text(action["to"])]
+        notes.append(" ".join([action["knob"], *(end for end in ends if end)]))
     if action["live"]:
         notes.append(say["live"])
     elif action["risk"] == "disruptive":
@@ -118,10 +118,10 @@ def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
 
 
 def value_text(value: object) -> str:
-    """A knob's value for people; "?" when it is not known."""
+    """A knob's value for people; nothing when it is not known."""
     if isinstance(value, float):
         return f"{value:g}"
-    return "?" if value is None else str(value)
+    return "" if value is None else str(value)
 
 
 def _action(action: Mapping[str, Any], say: Mapping[str, str]) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 from infradoc.config import Auth
@@ -70,7 +71,9 @@ def runtime_dir() -> Path:
         return Path(override)
     import platformdirs
 
-    return platformdirs.user_runtime_path("infradoc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns when it has to fall back, which is no concern of users
+        return platformdirs.user_runtime_path("infradoc")
 
 
 def admin_token(auth: Auth, port: int | None) -> str | None:
