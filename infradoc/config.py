@@ -109,7 +109,7 @@ def load_config(explicit: str | None = None) -> Config:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}.", "Fix that line.") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}.") from error
     return _Reader(path, text).config(data)
 

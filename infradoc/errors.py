@@ -19,3 +19,8 @@ class InfradocError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
+
+
+def visible(text: str) -> str:
+    """`text` with control characters written out: names and pages of others must not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -16,7 +16,8 @@ INTERNAL_ERROR, USAGE_ERROR = 1, 2
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="infradoc", description="The bundled paged-KV engine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="serve|model")
-    add_arguments(commands.add_parser("serve", help="serve a model over an OpenAI-compatible API"))
+    serve = commands.add_parser("serve", help="serve a model over an OpenAI-compatible API", allow_abbrev=False)
+    add_arguments(serve)
     model = commands.add_parser("model", help="models in the cache")
     actions = model.add_subparsers(dest="action", required=True, metavar="get")
     get = actions.add_parser("get", help="fetch a known model into the cache")

@@ -279,6 +279,10 @@ class ModelRunner:
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise ValueError(f"device {name!r} is not known; use auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda: this PyTorch finds no GPU that it can use; use --device cpu or auto")
     return torch.device(name)
 
 

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import NamedTuple
 
 from infradoc import __version__
-from infradoc.errors import InfradocError
+from infradoc.errors import InfradocError, visible
 
 EXIT_USAGE = 2
 EXIT_INTERNAL = 1
@@ -108,14 +108,14 @@ def dispatch(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except InfradocError as error:
-        print(f"infradoc: {error}", file=sys.stderr)
+        print(f"infradoc: {visible(str(error))}", file=sys.stderr)
         return error.exit_code
     except SystemExit as stop:  # argparse: --help and usage errors
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE if stop.code else 0
     except Exception as error:
         if os.environ.get("INFRADOC_DEBUG") == "1":
             raise
-        print(f"infradoc: {internal_error(error)}", file=sys.stderr)
+        print(f"infradoc: {visible(internal_error(error))}", file=sys.stderr)
         return EXIT_INTERNAL
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from infradoc.cli.args import Parser
 from infradoc.errors import InfradocError
+from infradoc.load.http import Origin
 from infradoc.load.run import LoadResult, run_load
 from infradoc.load.spec import ClassSpec, LoadSpec, load_spec, parse_class
 from infradoc.load.summary import summarise, table
@@ -72,7 +73,8 @@ def run(argv: list[str]) -> int:
     """Run the command; 0 when at least one request was answered, 1 when none was. Raises InfradocError."""
     args = parser().parse_args(argv)
     spec = spec_of(args)
-    print(f"infradoc bench: {len(spec.classes)} request classes, seed {spec.seed}, to {args.url}", file=sys.stderr)
+    url = Origin.parse(args.url).url
+    print(f"infradoc bench: {len(spec.classes)} request classes, seed {spec.seed}, to {url}", file=sys.stderr)
     result = asyncio.run(measure(args, spec))
     summary = summarise(result)
     if args.json and args.json != "-":

@@ -12,7 +12,7 @@ from typing import Any
 from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser, moment, window
 from infradoc.config import Config, load_config
-from infradoc.errors import InfradocError
+from infradoc.errors import InfradocError, visible
 from infradoc.monitor.attach import is_recording
 from infradoc.report.model import SCHEMA_MANY, Report, exit_code
 from infradoc.report.words import LANGUAGES
@@ -110,7 +110,9 @@ class _Progress:
 
 
 def write(reports: list[Report], style: str, lang: str) -> None:
-    """Print the reports on stdout."""
+    """Print the reports on stdout. Those for people show control characters instead of sending them to the terminal."""
+    if style != "json":
+        reports = [_visible(report) for report in reports]
     if style == "json":
         data: Any = reports[0] if len(reports) == 1 else {"schema": SCHEMA_MANY, "reports": reports}
         json.dump(data, sys.stdout, ensure_ascii=False, indent=1)
@@ -127,3 +129,12 @@ def write(reports: list[Report], style: str, lang: str) -> None:
             if place:
                 console.print()
             print_report(report, lang, console)
+
+
+def _visible(value: Any) -> Any:
+    """`value` with every text in it made visible."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list | tuple):
+        return [_visible(item) for item in value]
+    return {key: _visible(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -117,7 +117,9 @@ def confirm(args: Namespace, step: PlanStep) -> None:
 def nothing_found(args: Namespace, watched: Watched) -> int:
     """Say honestly whether there is nothing, or nothing could be seen."""
     if watched.errors:
-        raise InfradocError(f"The target cannot be judged: {watched.errors[0]}")
+        print(f"infradoc: The target cannot be judged: {watched.errors[0]}", file=sys.stderr)
+        emit(args, {"plan": None, "outcome": None})
+        return EXIT_CANNOT_TELL
     blind = args.finding in watched.unknown
     what = args.finding or "Nothing"
     text = f"{what} was found in {watched.seconds:.0f} s." if not args.finding else f"{what} is not there now."

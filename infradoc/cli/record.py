@@ -13,7 +13,7 @@ from types import FrameType
 
 from infradoc.cli.args import Parser, duration, window
 from infradoc.config import load_config
-from infradoc.errors import InfradocError
+from infradoc.errors import InfradocError, visible
 from infradoc.monitor.attach import Target, attach, is_recording
 
 SUMMARY = "Keep what a server shows, to diagnose it later or elsewhere."
@@ -86,5 +86,5 @@ def _record(targets: list[Target], paths: list[Path], seconds: float | None, per
         good = recorder.looks - recorder.failed
         kept += good
         note = f"; {recorder.failed} failed: {recorder.last_error}" if recorder.failed else ""
-        print(f"infradoc record: {path}: {good} pages{note}", file=sys.stderr)
+        print(f"infradoc record: {path}: {good} pages{visible(note)}", file=sys.stderr)
     return 0 if kept else 30

@@ -48,7 +48,13 @@ class Origin:
             parts, port = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InfradocError(f"{url!r} is no URL of a server.", "Write http://host:port.")
+        if parts.username is not None or parts.password is not None:
+            raise InfradocError(  # it would be shown in the output, and it would not be sent
+                "The URL holds a user name or password.", "Leave it out; bench takes a key with --api-key-env."
+            )
         base = parts.path.rstrip("/")
+        if not (base.isascii() and url.isprintable()) or " " in url.strip() or not _is_host_name(parts.hostname):
+            raise InfradocError(f"{url!r} is no URL of a server.", "Write http://host:port.")
         for suffix in ("/v1", "/metrics"):
             base = base.removesuffix(suffix)
         return cls(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), base)
@@ -63,6 +69,14 @@ class Origin:
     def url(self) -> str:
         """The origin as a URL."""
         return f"{self.scheme}://{self.host_header}{self.base}"
+
+
+def _is_host_name(host: str) -> bool:
+    """Whether `host` can be looked up at all: no label is empty or too long."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 class Connection:

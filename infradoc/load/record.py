@@ -71,7 +71,7 @@ def from_line(line: str) -> RequestRecord | None:
     """
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or not isinstance(data.get("start"), int | float) or data.get("e2e") is None:
         return None

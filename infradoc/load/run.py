@@ -235,7 +235,7 @@ def model_in(body: bytes, status: int, where: str) -> str:
     """The first model id in an answer of /v1/models. Raises InfradocError."""
     try:
         return str(json.loads(body)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise InfradocError(
             f"{where} answered {status} without a model list.",
             "Pass --model, or the URL of an OpenAI-compatible server.",

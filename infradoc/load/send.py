@@ -147,7 +147,7 @@ def read_answer(body: bytes, record: RequestRecord, elapsed: float) -> None:
     try:
         data = json.loads(body)
         record.finish_reason = data["choices"][0]["finish_reason"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         fail(record, "protocol", "The answer is no completion object.")
         return
     record.ttft = elapsed
@@ -194,7 +194,7 @@ def decode(payload: bytes) -> dict[str, Any]:
     """One event as an object. Raises ProtocolError."""
     try:
         data = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
         raise ProtocolError("A stream event is no JSON object.")

@@ -153,7 +153,7 @@ def load_spec(path: Path) -> LoadSpec:
     try:
         text = path.read_text(encoding="utf-8")
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InfradocError(f"The load file {path} cannot be read: {error}.", "Write it as TOML or JSON.") from error
     try:
         return spec_from(data)

@@ -12,6 +12,7 @@ from infradoc.sources.rows import row_time
 from infradoc_rules.catalog import Catalog
 
 _DEFAULT_PERIOD = 1.0
+_LONGEST_PERIOD = 3600.0  # times that lie further apart are damage; windows of so many seconds cannot be written down
 
 
 class Replay:
@@ -42,7 +43,7 @@ class Replay:
 
 
 def sampling_period(recording: Recording, looks: int = 20) -> float:
-    """The median distance of the first scrapes in seconds; 1 s when it cannot be told."""
+    """The median distance of the first scrapes in seconds; 1 s when it cannot be told, an hour at most."""
     times: list[float] = []
     for row in recording.rows("scrapes.jsonl.gz"):
         time = row_time(row)
@@ -51,4 +52,4 @@ def sampling_period(recording: Recording, looks: int = 20) -> float:
         if len(times) > looks:
             break
     gaps = sorted(later - earlier for earlier, later in pairwise(times) if later > earlier)
-    return round(gaps[len(gaps) // 2], 3) if gaps else _DEFAULT_PERIOD
+    return min(round(gaps[len(gaps) // 2], 3), _LONGEST_PERIOD) if gaps else _DEFAULT_PERIOD

@@ -121,7 +121,7 @@ class AdminClient:
             raise refusal(f"{self.url}{path}", response)
         try:
             return response.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AdminError(f"{self.url}{path} did not answer with JSON.", "Is this a bundled engine?") from error
 
     def _state(self, data: Any) -> EngineState:
@@ -160,7 +160,7 @@ def sentence(response: httpx.Response) -> str:
     """The engine's reason: `error.message`, `error` or `detail` of a JSON answer."""
     try:
         data = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     found = data.get("error") or data.get("detail") or data.get("message") if isinstance(data, dict) else None
     if isinstance(found, dict):

@@ -150,5 +150,5 @@ def parse(line: bytes) -> Entry | None:
     try:
         data = json.loads(line)
         return Entry(**data)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None

@@ -46,7 +46,8 @@ def step_lines(place: int, step: PlanStep) -> list[str]:
     action = step.action
     live = "live" if action.live and is_live(action) else "restart"
     change = f"{action.knob} {plain(action.from_value)} -> {plain(action.to_value)}"
-    lines = [f"  {place}. {change}  [{live}, {action.risk}; {action.flag or action.knob}]  for {step.finding}"]
+    risk = action.risk if live == "restart" or step.undo_value is not None else "taken back only by a restart"
+    lines = [f"  {place}. {change}  [{live}, {risk}; {action.flag or action.knob}]  for {step.finding}"]
     lines.append(f"     why:   {action.why}")
     if action.cost:
         lines.append(f"     cost:  {action.cost}")

@@ -46,7 +46,7 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
         hidden.append(say["dropped_series"].format(n=seen.store.dropped_series))
     return {
         "schema": SCHEMA,
-        "status": status_of(findings, bool(seen.log.checked) and server_seen(seen.store)),
+        "status": status_of(findings, enough_seen(len(seen.log.checked), len(blind)) and server_seen(seen.store)),
         "target": {"name": seen.name, "system": seen.store.system, "version": seen.store.version},
         "vitals": {name: number(value) for name, value in vitals.values.items()},
         "findings": [finding_part(finding) for finding in findings],
@@ -81,13 +81,18 @@ def unknown_report(name: str, reasons: Sequence[str], system: str | None = None)
 
 
 def status_of(findings: Sequence[Finding], could_judge: bool) -> Status:
-    """unhealthy for a critical finding, degraded for a warning; else ok, if anything could be judged at all."""
+    """unhealthy for a critical finding, degraded for a warning; else ok, if enough could be judged to say so."""
     severities = {finding.severity for finding in findings}
     if "critical" in severities:
         return "unhealthy"
     if "warning" in severities:
         return "degraded"
     return "ok" if could_judge else "unknown"
+
+
+def enough_seen(judged: int, blind: int) -> bool:
+    """Whether most rules could be judged: a page with two gauges must not pass for a healthy server."""
+    return judged > blind
 
 
 def server_seen(store: Store) -> bool:

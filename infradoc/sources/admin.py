@@ -76,7 +76,7 @@ class AdminSource:
             raise FetchError("status", f"{self.root}{path} answers {page.status}.", "Is it the bundled engine?")
         try:
             data = json.loads(page.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FetchError("json", f"{self.root}{path} is no JSON.", "Is it the bundled engine?") from error
         return data if isinstance(data, dict) else {}
 

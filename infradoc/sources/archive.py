@@ -89,7 +89,8 @@ class RecordingFiles:
                     if handle is not None:
                         self._members[name] = handle.read()
         except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-            raise RecordingError(f"{self.path} is no readable archive: {error}.", "Was it copied whole?") from error
+            why = str(error).partition(":\n")[0].rstrip(".")  # tarfile adds a line for each format it tried
+            raise RecordingError(f"{self.path} is no readable archive: {why}.", "Was it copied whole?") from error
 
     @property
     def names(self) -> frozenset[str]:

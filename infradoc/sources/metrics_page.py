@@ -142,7 +142,7 @@ class MetricsPageSource:
         try:
             page = self._fetcher.get(server_root(self.url) + path, max_bytes=4 * 1024 * 1024)
             data = json.loads(page.body) if page.status == 200 else {}
-        except (FetchError, ValueError):
+        except (FetchError, ValueError, RecursionError):
             return None  # a version is a nicety: its absence is shown as "unknown" in the report
         return next((str(data[key]) for key in keys if isinstance(data, dict) and data.get(key)), None)
 

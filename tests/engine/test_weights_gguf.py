@@ -224,3 +224,13 @@ def test_bad_tokenizers(tiny_gguf: Callable[..., Path], keys: dict[str, Any], sa
     with pytest.raises(ModelFileError, match=says) as caught:
         open_model(path).tokenizer()
     one_sentence(str(caught.value), path)
+
+
+def test_infinite_figures_are_refused(tiny_gguf: Callable[..., Path]) -> None:
+    path = tiny_gguf()
+    key = b"llama.rope.freq_base" + struct.pack("<I", 6)
+    content = path.read_bytes()
+    at = content.index(key) + len(key)
+    path.write_bytes(content[:at] + struct.pack("<f", float("inf")) + content[at + 4 :])
+    with pytest.raises(ModelFileError, match="must be positive and finite"):
+        open_model(path)

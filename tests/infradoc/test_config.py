@@ -109,3 +109,8 @@ def test_search_order(clean_environment: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no configuration file .*nope\.toml"):
         load_config(str(tmp_path / "nope.toml"))
+
+
+def test_nested_too_deep(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(write(tmp_path, "a = " + "[" * 20_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 # What `models.registry` can build. Named here, so that a reader can refuse a file before it touches the weights.
@@ -52,8 +53,8 @@ class ModelConfig:
             return f"num_heads {self.num_heads} is not a multiple of num_kv_heads {self.num_kv_heads}"
         if self.head_dim % 2:
             return f"head_dim {self.head_dim} is odd, rotary positions need pairs"
-        if not (self.rope_theta > 0 and self.rms_norm_eps > 0):
-            return f"rope_theta {self.rope_theta} and rms_norm_eps {self.rms_norm_eps} must be positive"
+        if not (0 < self.rope_theta < math.inf and 0 < self.rms_norm_eps < math.inf):
+            return f"rope_theta {self.rope_theta} and rms_norm_eps {self.rms_norm_eps} must be positive and finite"
         return None
 
 

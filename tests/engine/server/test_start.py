@@ -59,6 +59,8 @@ def test_unknown_model_and_missing_file(tmp_path: Path) -> None:
         (["--max-num-seqs", "0"], "1 to 1024"),
         (["--max-num-seqs", "many"], "max-num-seqs"),
         (["--max-num-sequences", "4"], "unrecognized"),
+        (["--kv-pool-token", "4096"], "unrecognized"),
+        (["--device", "tpu"], "auto, cpu or cuda"),
         (["--port", "99999"], "65535"),
         (["--truncation-policy", "centre"], "middle"),
         (["--device-memory-bytes", "lots"], "2GiB"),

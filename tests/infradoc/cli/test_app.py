@@ -83,6 +83,7 @@ class _Module:
     [
         (None, 7, ""),
         (InfradocError("It is so.", "Do that."), 2, "infradoc: It is so. Do that.\n"),
+        (InfradocError("\x1b]0;title\x07 is no target."), 2, "infradoc: \\x1b]0;title\\x07 is no target.\n"),
         (KeyboardInterrupt(), 130, ""),
         (SystemExit(3), 3, ""),
         (ZeroDivisionError("division\nby zero"), 1, "infradoc: Internal error: ZeroDivisionError: division by zero."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tarfile
 from importlib import resources
@@ -124,6 +125,13 @@ def test_dead_servers_cannot_be_told(server: Any, closed_port: int, capsys: pyte
     assert len(server.requests) <= 2  # a page that is none is not watched for the whole window
 
 
+def test_a_page_that_shows_too_little_is_not_healthy(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server.page("/metrics", b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_waiting{engine="0"} 30\n')
+    code, report, _ = diagnose(capsys, server.url, "--window", "3s")
+    assert (code, report["status"], report["findings"]) == (30, "unknown", [])
+    assert any("kv-thrashing-preemption" in line for line in report["not_visible"])
+
+
 def test_server_that_dies_while_watched(server: Any, vllm_page: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     pages = iter([vllm_page])
 
@@ -173,3 +181,31 @@ def test_markdown_and_rich(recordings_dir: Path, capsys: pytest.CaptureFixture[s
     assert "### 1." in capsys.readouterr().out
     assert app.dispatch(["diagnose", path]) == 20
     assert "engine-stalled" in capsys.readouterr().out
+
+
+def _recording(folder: Path, times: list[float], **meta: str) -> Path:
+    folder.mkdir()
+    page = 'vllm:num_requests_running{engine="0",model_name="m"} 1\n'
+    rows = [{"t": t, "url": "http://h:1/metrics", "status": 200, "body": page} for t in times]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "scrapes.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "times", [[1.0, 1.79e9, 3.6e9], [0.0, 9.9e10], [1.0, 1.0 + 1e-9, 1.0 + 2e-9], [3.0, 2.0, 1.0]], ids=str
+)
+def test_times_of_a_damaged_recording(times: list[float], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, err = diagnose(capsys, str(_recording(tmp_path / "r", times)))
+    assert code in (0, 30) and report is not None and err == ""
+
+
+@pytest.mark.parametrize("style", ["rich", "markdown"])
+def test_a_recording_does_not_steer_the_terminal(
+    style: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _recording(tmp_path / "r", [1.0, 2.0, 3.0], system="vllm", version="\x1b]0;title\x07")
+    app.dispatch(["diagnose", str(path), "--format", style])
+    shown = capsys.readouterr().out
+    assert "title" in shown and "\x1b" not in shown and "\x07" not in shown

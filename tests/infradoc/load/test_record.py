@@ -23,7 +23,7 @@ def test_a_line_of_another_generator_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "{", '{"start": 1', "[]", "3", '{"start": 1, "e2e": null}', '{"start": 1, "e2e": "x"}']
+    "line", ["[" * 100_000, "", "{", '{"start": 1', "[]", "3", '{"start": 1, "e2e": null}', '{"start": 1, "e2e": "x"}']
 )
 def test_torn_and_foreign_lines_are_none(line: str) -> None:
     assert from_line(line) is None

@@ -15,7 +15,7 @@ import pytest
 from infradoc.cli import bench
 from infradoc.errors import InfradocError
 from infradoc.load.record import from_line
-from infradoc.load.run import LoadResult, run_load
+from infradoc.load.run import LoadResult, model_in, run_load
 from infradoc.load.spec import LoadSpec, parse_class
 from infradoc.load.summary import summarise
 
@@ -141,7 +141,30 @@ def test_bad_usage_is_one_sentence(flags: list[str], says: str) -> None:
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://host:99999", "http://host:x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host",
+        "http://",
+        "http://host:99999",
+        "http://host:x",
+        "http://host/a b",
+        "http://host/\x1b[31m",
+        "http://host/\u00fc",
+        f"http://{'a' * 300}.com",
+    ],
+)
 def test_a_bad_url_is_one_sentence(url: str) -> None:
     with pytest.raises(InfradocError, match="no URL of a server"):
         bench.run([url])
+
+
+def test_a_password_in_the_url_is_neither_shown_nor_dropped_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InfradocError, match="user name or password") as caught:
+        bench.run(["http://user:geheim@127.0.0.1:9"])
+    assert "geheim" not in str(caught.value) + capsys.readouterr().err
+
+
+def test_a_model_list_nested_too_deep_is_one_sentence() -> None:
+    with pytest.raises(InfradocError, match="without a model list"):
+        model_in(b"[" * 100_000, 200, "http://h/v1/models")

@@ -57,6 +57,7 @@ def test_a_bad_flag_says_what_is_wrong(flag: str, says: str) -> None:
     ("text", "says"),
     [
         ("seed = ", "cannot be read"),
+        (f"seed = {'[' * 20_000}", "cannot be read"),
         ("seed = 1", "no request class"),
         ("sed = 1\n[class.a]\nclosed = 1", "did you mean seed"),
         ("class = {a = 3}", "class.a is no table"),

@@ -95,3 +95,7 @@ def test_an_intent_survives_kill_9(state_dir: Path) -> None:
     assert all(change.open for change in changes)
     Journal().begin(entry())
     assert len(Journal().changes()) == len(changes) + 1
+
+
+def test_a_line_nested_too_deep_is_no_entry() -> None:
+    assert parse(b"[" * 100_000) is None

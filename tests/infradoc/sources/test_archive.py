@@ -93,8 +93,9 @@ def test_says_what_is_no_recording(tmp_path: Path) -> None:
         RecordingFiles(other)
     fake = tmp_path / "fake.tar.gz"
     fake.write_bytes(b"this is text")
-    with pytest.raises(RecordingError, match="no readable archive"):
+    with pytest.raises(RecordingError, match="no readable archive") as caught:
         RecordingFiles(fake)
+    assert "\n" not in str(caught.value)
     empty = tmp_path / "empty.tar.gz"
     with tarfile.open(empty, "w:gz"):
         pass
