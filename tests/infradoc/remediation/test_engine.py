@@ -204,10 +204,14 @@ def test_fix_of_a_quiet_engine_has_nothing_to_do(
     assert json.loads(capsys.readouterr().out) == {"schema": "infradoc.fix/v1", "plan": None, "outcome": None}
 
 
+def test_fix_of_a_dead_server_cannot_tell(state_dir: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fix.run(["http://127.0.0.1:9", "--window", "1"]) == 30
+    assert "cannot be judged: 127.0.0.1:9 refuses the connection" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["http://127.0.0.1:9", "--window", "1"], "cannot be judged"),
         (["no-such-target"], "no-such-target"),
         (["http://127.0.0.1:9", "--finding", "kv-trashing-preemption"], "did you mean 'kv-thrashing-preemption'"),
         (["http://127.0.0.1:9", "--hold", "x"], "no duration"),
