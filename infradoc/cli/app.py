@@ -37,6 +37,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(
                 "record", "record", "TARGET... -o FILE", "Keep what a server shows, to diagnose it later or elsewhere."
             ),
+            Command("lengths", "lengths", "FILE|URL", "Measure request lengths; propose max_model_len from the P99."),
         ),
     ),
     (

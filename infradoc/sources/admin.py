@@ -64,6 +64,11 @@ class AdminSource:
         events = integrity_events(blocks, now, f"{self.root}/admin/blocks")
         return Reading(self.name, now, events=events, facts=facts, seconds=time.monotonic() - started)
 
+    def requests(self) -> list[dict[str, Any]]:
+        """Requests in flight and those that finished lately, one by one. Raises FetchError, SecretError."""
+        rows = self._get("/admin/requests").get("requests")
+        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
     def _get(self, path: str) -> dict[str, Any]:
         token = self.token()
         if token is None:
