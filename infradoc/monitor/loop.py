@@ -12,6 +12,7 @@ from infradoc.monitor.events import FindingOpened, FindingResolved, MonitorEvent
 from infradoc.monitor.findings import FindingLog
 from infradoc.signals.frame import StoreFrame, window_for
 from infradoc.signals.store import Store
+from infradoc.sources.metrics_page import MetricsPageSource
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.engine import RuleResults, RuleStates, evaluate_rules
 from infradoc_rules.engine import findings as rank_findings
@@ -63,6 +64,20 @@ def _source_events(before: Mapping[str, str], after: Mapping[str, str], now: flo
     return failed + [SourceRecovered(now, name) for name in before if name not in after]
 
 
+# Histograms that people are shown percentiles of, and that changes are sized by, whatever the catalog asks.
+SHOWN_BUCKETS = frozenset(
+    f"{name}_bucket"
+    for name in (
+        "llm_time_to_first_token_seconds",
+        "llm_inter_token_latency_seconds",
+        "llm_request_seconds",
+        "llm_request_prompt_tokens",
+        "llm_request_output_tokens",
+        "llm_request_max_tokens",
+    )
+)
+
+
 class Monitor:
     """Watches one live target."""
 
@@ -78,6 +93,9 @@ class Monitor:
         self.findings: tuple[Finding, ...] = ()
         self.last: Tick | None = None
         self._next_look: dict[str, float] = {}
+        page = target.source("metrics")
+        if isinstance(page, MetricsPageSource):
+            page.keep_buckets(catalog.bucket_names() | SHOWN_BUCKETS)
 
     @property
     def log(self) -> FindingLog:

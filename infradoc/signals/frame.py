@@ -30,6 +30,7 @@ class StoreFrame:
         self._window = window if window is not None else window_for(store.period)
         self._selected: dict[str, Sequence[Series]] = {}
         self._events: Sequence[Event] | None = None
+        self.memo: dict[object, object] = {}  # of the evaluator: what several rules ask is computed once
 
     @property
     def now(self) -> float:

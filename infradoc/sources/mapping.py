@@ -55,6 +55,7 @@ class PageMapper:
 
     def __init__(self, system: str | None = None) -> None:
         self.system: str | None = None
+        self.buckets: frozenset[str] | None = None  # canonical `_bucket` series to keep; None: all
         self.provides: frozenset[str] = frozenset()
         self._map: SignalMap | None = None
         self._scanner: PageScanner[_Target] | None = None
@@ -125,6 +126,8 @@ class PageMapper:
         if mapped is None:
             return None
         canonical, canonical_labels, factor = mapped
+        if self.buckets is not None and canonical.endswith("_bucket") and canonical not in self.buckets:
+            return None
         key = (canonical, tuple(sorted(canonical_labels.items())))
         slot = self._by_series.get(key)
         if slot is None:

@@ -68,6 +68,13 @@ class MetricsPageSource:
         """Canonical signals that this engine's page can show."""
         return self._mapper.provides
 
+    def keep_buckets(self, names: frozenset[str]) -> None:
+        """Keep only these `_bucket` series of histograms, by canonical name; call before the first look.
+
+        Four in five samples of a page are buckets, and most histograms are asked for their sum and count alone.
+        """
+        self._mapper.buckets = names
+
     @property
     def page_url(self) -> str:
         """The address that answered, or the first one to try."""

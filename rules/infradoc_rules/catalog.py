@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,9 @@ from pathlib import Path
 from infradoc_rules.schema import Rule, RuleError, load_rule
 
 CASES_SUFFIX = ".cases.yaml"
+
+
+_BUCKETS = re.compile(r"\b\w+_bucket\b")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class Catalog:
                 return rule
         near = difflib.get_close_matches(rule_id, [rule.id for rule in self.rules], n=1)
         raise LookupError(f"no rule for {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+    def bucket_names(self) -> frozenset[str]:
+        """Histogram series that some rule reads by bucket."""
+        texts = (text for rule in self.rules for text in rule.promql())
+        return frozenset(name for text in texts for name in _BUCKETS.findall(text))
 
     def only(self, *rule_ids: str) -> Catalog:
         """A catalog of these rules alone."""

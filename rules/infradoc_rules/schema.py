@@ -183,6 +183,13 @@ class Rule(_Part):
     false_alarms: tuple[str, ...] = ()
     verify: Verify = Verify()
 
+    def promql(self) -> tuple[str, ...]:
+        """The text of every PromQL expression in the rule."""
+        items: list[Condition] = [*self.supports, *self.against]
+        if self.live is not None:
+            items += [item for branch in self.live.branches for item in branch.when]
+        return (*(item.expr for item in items if item.expr is not None), *self.values.values())
+
     @model_validator(mode="after")
     def _has_conditions(self) -> Rule:
         if self.live is None and self.post_mortem is None:

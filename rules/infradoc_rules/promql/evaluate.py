@@ -46,11 +46,16 @@ def evaluate(expr: Expr, frame: Selectable, t: float, window: float | None = Non
 
 
 class _Moment:
-    """Evaluation at one time over one frame."""
+    """Evaluation at one time over one frame.
+
+    Many rules ask the same question of one frame. A frame that has a `memo` (a dict of its own) keeps the answers of
+    functions and aggregations in it; vectors are never changed once they are made.
+    """
 
     def __init__(self, frame: Selectable, now_ms: int) -> None:
         self.frame = frame
         self.now_ms = now_ms
+        self._memo: dict[tuple[int, Node], float | Vector] | None = getattr(frame, "memo", None)
 
     def value(self, node: Node) -> float | Vector:
         """The node's scalar or vector."""
@@ -59,16 +64,23 @@ class _Moment:
                 return selectors.instant(node, self.frame, self.now_ms)
             case Number():
                 return node.value
-            case Call():
-                return self._call(node)
-            case Aggregate():
-                return self._aggregate(node)
+            case Call() | Aggregate():
+                return self._remembered(node)
             case Binary():
                 return self._binary(node)
             case Negate():
                 return self._negate(node)
             case String():
                 raise PromqlError("a string is no value")
+
+    def _remembered(self, node: Call | Aggregate) -> float | Vector:
+        if self._memo is None:
+            return self._call(node) if isinstance(node, Call) else self._aggregate(node)
+        key = (self.now_ms, node)
+        value = self._memo.get(key)
+        if value is None:
+            value = self._memo[key] = self._call(node) if isinstance(node, Call) else self._aggregate(node)
+        return value
 
     def scalar(self, node: Node) -> float:
         value = self.value(node)

@@ -83,19 +83,35 @@ def windows(selector: Selector, frame: Selectable, now_ms: int) -> list[Window]:
     end_ms = now_ms - selector.offset_ms
     start_ms = end_ms - (selector.range_ms or 0)
     result = []
-    last_times: Sequence[float] | None = None
-    low = high = 0
-    times: list[float] = []
+    last: _Cut | None = None
     for series in matching_series(selector, frame):
-        if series.times is not last_times:  # series of one scrape often share their array of times
-            last_times = series.times
-            low, high = _count_until(last_times, start_ms - 1), _count_until(last_times, end_ms)
-            times = [float(to_ms(time)) for time in _plain(last_times[low:high])]
+        # Series of one scrape have the same times, and cutting them costs more than everything else done here.
+        if last is None or not last.fits(series.times):
+            last = _Cut(series.times, start_ms, end_ms)
+        low, high, times = last.low, last.high, last.times_ms
         if low < high:
             window = _without_stale(present(series.labels), times, _plain(series.values[low:high]))
             if window.values:
                 result.append(window)
     return result
+
+
+class _Cut:
+    """Where a range begins and ends in one array of times."""
+
+    def __init__(self, times: Sequence[float], start_ms: int, end_ms: int) -> None:
+        self.low, self.high = _count_until(times, start_ms - 1), _count_until(times, end_ms)
+        self._source, self._count = times, len(times)
+        # With a neighbour on each side: what they say about the edges holds for another array that has them, too.
+        self._around = slice(max(self.low - 1, 0), self.high + 1)
+        self._near = _plain(times[self._around])
+        self.times_ms = [float(to_ms(time)) for time in _plain(times[self.low : self.high])]
+
+    def fits(self, times: Sequence[float]) -> bool:
+        """Whether another series has the very same times in the range and next to it, at the same places."""
+        if times is self._source:
+            return True
+        return len(times) == self._count and _plain(times[self._around]) == self._near
 
 
 def present(labels: Labels) -> Labels:
