@@ -99,8 +99,12 @@ def _expressions(
     missing = tuple(dict.fromkeys(name for expr in exprs for name in missing_signals(expr, frame)))
     if missing:
         return Outcome(None, missing=missing, branch=branch)
+    results = []
     try:
-        results = [_elements(evaluate(expr, frame, frame.now)) for expr in exprs]
+        for expr in exprs:
+            results.append(_elements(evaluate(expr, frame, frame.now)))
+            if not results[-1]:  # decided; on a healthy server that is nearly always the first one
+                return Outcome(False, branch=branch)
     except PromqlError as error:
         return Outcome(None, missing=(f"a value of {error}",), branch=branch)
     joined = _join(results)

@@ -29,8 +29,14 @@ def missing_signals(expr: Expr, frame: SignalFrame) -> list[str]:
     count where absence means "no data"; a counter that reads 0 when absent needs only its name.
     """
     found: dict[str, None] = {}
+    memo: dict[object, bool] | None = getattr(frame, "memo", None)  # many rules need the same signals
     for node in needed_selectors(expr.root):
-        if not _visible(node, frame):
+        seen = None if memo is None else memo.get(("visible", node))
+        if seen is None:
+            seen = _visible(node, frame)
+            if memo is not None:
+                memo["visible", node] = seen
+        if not seen:
             found[_shown(node)] = None
     return list(found)
 
