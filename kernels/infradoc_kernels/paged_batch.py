@@ -19,11 +19,16 @@ class PagedBatch:
     block_tables: torch.Tensor  # int32 [num_requests, max_blocks], rows padded with 0
     query_starts: torch.Tensor  # int32 [num_requests + 1], first row in q of each request
     context_lens: torch.Tensor  # int32 [num_requests], tokens in the cache, this step's queries included
+    # Both lists may end in -1: places of a captured launch that this step leaves unused.
     decode_requests: torch.Tensor  # int32, requests with one query
     prefill_requests: torch.Tensor  # int32, requests with more
     max_query_len: int
     max_context_len: int
     window: int = 0  # 0: all of the context; w: a query at position p sees keys j with p - w < j <= p
+    # Over the decode requests alone, to cut their contexts well. 0: not known, all are as long as max_context_len.
+    max_decode_len: int = 0
+    decode_tokens: int = 0
+    captured: bool = False  # for a CUDA graph: replayed over contexts of any length up to max_context_len
 
 
 def plan_paged_batch(
@@ -48,7 +53,10 @@ def plan_paged_batch(
         raise ValueError(f"the sliding window is {window} tokens, it must be 0 (off) or more")
     width = max((-(-context // block_size) for context in context_lens), default=0)
     padded: list[list[int]] = []
-    starts, decodes, prefills = [0], [], []
+    starts = [0]
+    decodes: list[int] = []
+    prefills: list[int] = []
+    decode_lens = [n for queries, n in zip(query_lens, context_lens, strict=True) if queries == 1]
     for i, (table, query_len, context_len) in enumerate(zip(block_tables, query_lens, context_lens, strict=True)):
         if not 0 < query_len <= context_len <= len(table) * block_size:
             raise ValueError(
@@ -60,7 +68,9 @@ def plan_paged_batch(
         (decodes if query_len == 1 else prefills).append(i)
 
     def ints(values: Sequence[int] | Sequence[Sequence[int]]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int32).to(device)
+        # Pinned and not waited for: on a GPU the host is to run ahead of the device.
+        on_gpu = torch.device(device).type == "cuda"
+        return torch.tensor(values, dtype=torch.int32, pin_memory=on_gpu).to(device, non_blocking=on_gpu)
 
     return PagedBatch(
         ints(padded).view(len(padded), width),
@@ -71,4 +81,6 @@ def plan_paged_batch(
         max(query_lens, default=0),
         max(context_lens, default=0),
         window,
+        max(decode_lens, default=0),
+        sum(decode_lens),
     )

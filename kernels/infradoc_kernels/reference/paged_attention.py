@@ -23,7 +23,7 @@ class DecodeGroup:
 
     query_rows: torch.Tensor  # int64 [num_rows], into q
     cache_rows: torch.Tensor  # int64 [num_rows * num_kv_heads * max_blocks], into [num_blocks * num_kv_heads, ...]
-    invalid: torch.Tensor  # bool [num_rows, 1, 1, max_blocks * block_size]: beyond the row's context
+    invalid: torch.Tensor  # bool [num_rows, 1, 1, max_blocks * block_size]: beyond the row's context or window
     invalid_values: torch.Tensor  # int64, rows of the gathered [num_rows * num_kv_heads * max_tokens, head_dim]
     max_tokens: int
     contiguous: slice | None  # of q, when query_rows is a plain range
@@ -58,12 +58,16 @@ def plan_attention(
     block_size: int,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
+    window: int = 0,
 ) -> AttentionPlan:
     """Plans one step. Requests stand in the order of their rows in q.
 
     `block_tables[i]` has at least ceil(context_lens[i] / block_size) block ids; `context_lens[i]` counts all tokens
-    whose keys are in the cache, this step's query_lens[i] included. Raises ValueError when they do not fit together.
+    whose keys are in the cache, this step's query_lens[i] included. `window` w: a query at position p sees keys j with
+    p - w < j <= p; 0: all up to p. Raises ValueError when they do not fit together.
     """
+    if window < 0:
+        raise ValueError(f"the sliding window is {window} tokens, it must be 0 (off) or more")
     starts = _check(block_tables, query_lens, context_lens, block_size)
     prefills: list[PrefillChunk] = []
     decoding: list[int] = []
@@ -72,7 +76,8 @@ def plan_attention(
             decoding.append(i)
             continue
         blocks = torch.tensor(block_tables[i][: -(-context_len // block_size)], dtype=torch.int64, device=device)
-        mask = None if query_len == context_len else causal_mask(query_len, context_len, device)
+        plain = query_len == context_len and not 0 < window < context_len
+        mask = None if plain else causal_mask(query_len, context_len, device, window)
         prefills.append(PrefillChunk(slice(starts[i], starts[i] + query_len), blocks, context_len, mask))
     decoding.sort(key=lambda i: context_lens[i])
     groups: list[DecodeGroup] = []
@@ -85,7 +90,8 @@ def plan_attention(
         rows = [i for i in decoding[-count:] if 2 * context_lens[i] >= (width - 1) * block_size]
         decoding = decoding[: -len(rows)]
         rows.sort()
-        groups.append(_decode_group(rows, starts, block_tables, context_lens, width, num_kv_heads, block_size, device))
+        group = _decode_group(rows, starts, block_tables, context_lens, width, num_kv_heads, block_size, device, window)
+        groups.append(group)
         largest = max(largest, len(rows) * width * block_size * num_kv_heads * head_dim)
     scratch = [torch.empty(largest, dtype=dtype, device=device) for _ in range(2)] if groups else []
     return AttentionPlan(groups, prefills, scratch)
@@ -110,10 +116,11 @@ def _check(
     return starts
 
 
-def causal_mask(query_len: int, context_len: int, device: torch.device | str) -> torch.Tensor:
+def causal_mask(query_len: int, context_len: int, device: torch.device | str, window: int = 0) -> torch.Tensor:
     """True where query i (the last `query_len` positions) may look at position j. bool [query_len, context_len]."""
-    last = torch.arange(context_len - query_len, context_len, device=device)
-    return torch.arange(context_len, device=device) <= last[:, None]
+    last = torch.arange(context_len - query_len, context_len, device=device)[:, None]
+    keys = torch.arange(context_len, device=device)
+    return (keys <= last) & (keys > last - window) if window else keys <= last
 
 
 def _decode_group(
@@ -125,6 +132,7 @@ def _decode_group(
     num_kv_heads: int,
     block_size: int,
     device: torch.device | str,
+    window: int,
 ) -> DecodeGroup:
     padded = []
     for i in rows:
@@ -135,6 +143,8 @@ def _decode_group(
     cache_rows = (tables[:, None, :] * num_kv_heads + heads[None, :, None]).reshape(-1)
     lens = torch.tensor([context_lens[i] for i in rows], device=device)
     invalid = torch.arange(width * block_size, device=device) >= lens[:, None]  # [num_rows, max_tokens]
+    if window:
+        invalid |= torch.arange(width * block_size, device=device) < lens[:, None] - window
     per_head = invalid[:, None].expand(-1, num_kv_heads, -1).reshape(-1)
     query_rows = torch.tensor([starts[i] for i in rows], dtype=torch.int64, device=device)
     first = starts[rows[0]]
