@@ -62,11 +62,15 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class TargetConfig:
-    """One target. `host` is None for "yes if the URL is this machine"; paths are relative to the configuration file."""
+    """One target. `host` is None for "yes if the URL is this machine"; paths are relative to the configuration file.
+
+    gpu: whether to look at the GPUs of this machine, or the indices of those that the server uses; None as for `host`.
+    """
 
     url: str = ""
     system: str = ""
     host: bool | None = None
+    gpu: bool | tuple[int, ...] | None = None
     client: str = ""
     log: str = ""
     launch: str = ""
@@ -152,6 +156,11 @@ class _Reader:
     def _typed(self, value: Any, hint: Any, where: str) -> Any:
         if hint is str:
             expected, good = "a text", isinstance(value, str)
+        elif hint == bool | tuple[int, ...] | None:
+            expected = "true, false or a list of GPU indices such as [0, 1]"
+            indices = isinstance(value, list) and bool(value) and all(_is_index(item) for item in value)
+            good = isinstance(value, bool) or indices
+            value = tuple(value) if indices else value
         elif hint == tuple[str, ...]:
             expected = "a list of texts"
             good = isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -193,6 +202,10 @@ class _Reader:
         line = next((number for number, text in enumerate(self.lines, 1) if pattern.match(text)), None)
         position = f"{self.path}:{line}" if line else str(self.path)
         return ConfigError(f"{position}: {place}: {what}.", hint)
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 _PATH_KEYS = frozenset(

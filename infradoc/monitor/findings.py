@@ -33,6 +33,7 @@ class FindingLog:
         self.explains: dict[str, tuple[str, ...]] = {}
         self.judged: dict[str, int] = {}
         self.missing: dict[str, tuple[str, ...]] = {}
+        self.essential: set[str] = set()
         self.count = 0
         self._open: dict[str, Finding] = {}
 
@@ -42,6 +43,8 @@ class FindingLog:
         for result in results.results:
             if result.state != "unknown":
                 self.judged[result.id] = self.judged.get(result.id, 0) + 1
+            if result.rule.essential:
+                self.essential.add(result.id)
             self.missing[result.id] = result.missing if result.state == "unknown" else ()
             if result.finding is not None:
                 firing[result.id] = result.finding
@@ -83,6 +86,14 @@ class FindingLog:
     def checked(self) -> tuple[str, ...]:
         """Finding ids that could be judged at least once."""
         return tuple(self.judged)
+
+    @property
+    def enough_seen(self) -> bool:
+        """Whether a silence means something: no essential rule was blind.
+
+        How many of the others were blind says what kind of engine it is, not how it is doing: llama.cpp shows half.
+        """
+        return bool(self.judged) and not self.essential & self.blind.keys()
 
     @property
     def blind(self) -> dict[str, tuple[str, ...]]:

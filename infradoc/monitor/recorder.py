@@ -9,7 +9,7 @@ from typing import Any
 from infradoc import __version__
 from infradoc.model import Reading
 from infradoc.monitor.attach import Target
-from infradoc.sources.base import Source
+from infradoc.sources.base import RowSource, Source
 from infradoc.sources.client import ClientSource
 from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
@@ -45,6 +45,9 @@ class Recorder:
             self._page(source, reading)
         elif isinstance(source, HostSource) and reading.error is None:
             self._writer.row("host.jsonl.gz", source.last_row)
+        elif isinstance(source, RowSource):
+            if source.last_row:  # also when a GPU is lost: the row says which
+                self._writer.row(source.row_file, source.last_row)
         elif isinstance(source, ClientSource):
             for line in source.new_lines:
                 self._writer.line("client.jsonl", line)

@@ -39,14 +39,14 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
     hidden = [say["source_failed"].format(source=name, error=text) for name, text in seen.store.errors.items()]
     hidden += seen.blind_spots
     blind = seen.log.blind
-    hidden += [say["needs"].format(id=name, missing=shortened(what)) for name, what in blind.items()]
+    hidden += needs_lines(blind, say)
     for why in dict.fromkeys(vitals.missing.values()):
         hidden.append(f"{', '.join(name for name, reason in vitals.missing.items() if reason == why)}: {why}")
     if seen.store.dropped_series:
         hidden.append(say["dropped_series"].format(n=seen.store.dropped_series))
     return {
         "schema": SCHEMA,
-        "status": status_of(findings, enough_seen(len(seen.log.checked), len(blind)) and server_seen(seen.store)),
+        "status": status_of(findings, seen.log.enough_seen and server_seen(seen.store)),
         "target": {"name": seen.name, "system": seen.store.system, "version": seen.store.version},
         "vitals": {name: number(value) for name, value in vitals.values.items()},
         "findings": [finding_part(finding) for finding in findings],
@@ -90,14 +90,16 @@ def status_of(findings: Sequence[Finding], could_judge: bool) -> Status:
     return "ok" if could_judge else "unknown"
 
 
-def enough_seen(judged: int, blind: int) -> bool:
-    """Whether most rules could be judged: a page with two gauges must not pass for a healthy server."""
-    return judged > blind
-
-
 def server_seen(store: Store) -> bool:
     """Whether the server's own page was read, and still could be at the end: without it "healthy" would be a guess."""
     return "metrics" in store.sources and "metrics" not in store.errors
+
+
+def needs_lines(blind: Mapping[str, Sequence[str]], say: Mapping[str, str]) -> list[str]:
+    """What each blind rule needs; those that only lack a GPU to look at share one line."""
+    gpu = [name for name, missing in blind.items() if missing and all(what.startswith("gpu_") for what in missing)]
+    lines = [say["needs"].format(id=name, missing=shortened(what)) for name, what in blind.items() if name not in gpu]
+    return [*lines, say["needs_gpu"].format(ids=", ".join(gpu))] if gpu else lines
 
 
 def shortened(missing: Sequence[str]) -> str:

@@ -30,8 +30,10 @@ def read_vitals(frame: SignalFrame, seconds: float, lang: str = "en") -> Vitals:
     """Vitals at `frame.now`; percentiles are over the last `seconds`. No P99 from fewer than 100 samples."""
     say = words(lang)
     vitals = Vitals()
-    _gauge(vitals, frame, "gpu_utilization_ratio", "gpu_utilization_ratio", max, say["no_gpu"])
-    _gauge(vitals, frame, "gpu_memory_used_bytes", "gpu_memory_used_bytes", sum, say["no_gpu"])
+    # A GPU may be seen without these: a device cut into MIG instances has no utilization of its own.
+    no_gpu = say["not_shown"] if frame.select("gpu_info") else say["no_gpu"]
+    _gauge(vitals, frame, "gpu_utilization_ratio", "gpu_utilization_ratio", max, no_gpu)
+    _gauge(vitals, frame, "gpu_memory_used_bytes", "gpu_memory_used_bytes", sum, no_gpu)
     _gauge(vitals, frame, "queue_depth", "llm_requests_waiting", sum, say["not_shown"])
     _gauge(vitals, frame, "kv_usage_ratio", "llm_kv_cache_usage_ratio", max, say["not_shown"])
     for short, server, client in _LATENCIES:

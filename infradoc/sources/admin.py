@@ -61,6 +61,7 @@ class AdminSource:
             return Reading(self.name, now, error=str(error))
         source = f"{self.root}/admin/config"
         facts = [*knob_facts(config, source), *hint_facts(config, source)]
+        facts += leaked_facts(blocks, f"{self.root}/admin/blocks")
         events = integrity_events(blocks, now, f"{self.root}/admin/blocks")
         return Reading(self.name, now, events=events, facts=facts, seconds=time.monotonic() - started)
 
@@ -110,6 +111,20 @@ def hint_facts(config: dict[str, Any], source: str) -> list[Fact]:
         for name, value in hints.items()
         if isinstance(value, int | float | str | bool)
     ]
+
+
+def leaked_facts(blocks: dict[str, Any], source: str) -> list[Fact]:
+    """`kv.leaked_owner` and `kv.leaked_age_seconds`: whose the block was that has been lost for longest."""
+    rows = blocks.get("leaked")
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    aged = [row for row in known if isinstance(row.get("age_seconds"), int | float)]
+    if not aged:
+        return []
+    oldest = max(aged, key=lambda row: float(row["age_seconds"]))
+    facts = [Fact("kv.leaked_age_seconds", round(float(oldest["age_seconds"]), 1), "api", source)]
+    if isinstance(oldest.get("owner"), str):
+        facts.append(Fact("kv.leaked_owner", oldest["owner"][:200], "api", source))
+    return facts
 
 
 def integrity_events(blocks: dict[str, Any], now: float, source: str) -> list[Event]:

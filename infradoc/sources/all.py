@@ -7,20 +7,23 @@ from urllib.parse import urlsplit
 
 from infradoc.config import TargetConfig
 from infradoc.sources.admin import AdminSource
+from infradoc.sources.amdsmi import AmdSmiSource
 from infradoc.sources.base import Source
 from infradoc.sources.client import ClientSource
 from infradoc.sources.fetch import is_loopback
+from infradoc.sources.gpu_processes import Family
 from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
 from infradoc.sources.log import LogSource
 from infradoc.sources.metrics_page import MetricsPageSource
+from infradoc.sources.nvml import NvmlSource
 
 
 def bind_sources(config: TargetConfig) -> list[Source]:
     """Sources of a target, in the order in which a tick reads them.
 
-    The host is looked at when the URL is this machine, unless the configuration says otherwise; the command line of the
-    server's process then gives the launch facts.
+    The host and its GPUs are looked at when the URL is this machine, unless the configuration says otherwise; the
+    command line of the server's process then gives the launch facts.
     """
     sources: list[Source] = []
     metrics: MetricsPageSource | None = None
@@ -38,11 +41,25 @@ def bind_sources(config: TargetConfig) -> list[Source]:
         sources.append(AdminSource(config.url, config.auth, wanted=lambda: page.system == "infradoc"))
     if host is not None:
         sources.append(host)
+    sources += _gpus(config, host)
     if config.client:
         sources.append(ClientSource(Path(config.client)))
     if config.log:
         sources.append(LogSource(Path(config.log), config.system or None))
     return sources
+
+
+def _gpus(config: TargetConfig, host: HostSource | None) -> list[Source]:
+    """The GPUs of this machine. They come after the host, which knows the server's processes by then."""
+    if config.gpu is False or (config.gpu is None and host is None):
+        return []
+    indices = config.gpu if isinstance(config.gpu, tuple) else ()
+    asked = config.gpu is not None
+
+    def family() -> Family:
+        return Family.of(host.last_row.get("procs", [])) if host is not None else Family()
+
+    return [NvmlSource(family, indices, asked), AmdSmiSource(family, indices)]
 
 
 def _port(url: str) -> int | None:

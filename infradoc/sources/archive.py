@@ -19,6 +19,7 @@ KNOWN_FILES = frozenset(
     {
         "scrapes.jsonl.gz",
         "host.jsonl.gz",
+        "gpu.jsonl.gz",
         "events.jsonl.gz",
         "client.jsonl",
         "server.log",

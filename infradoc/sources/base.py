@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from infradoc.model import Reading
 
@@ -35,3 +35,16 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Give back connections and files. May be called twice."""
+
+
+@runtime_checkable
+class RowSource(Source, Protocol):
+    """A source whose looks are kept in a recording as rows of its own: `last_row`, in `row_file`."""
+
+    @property
+    def row_file(self) -> str:
+        """Name of the `.jsonl.gz` file in a recording."""
+
+    @property
+    def last_row(self) -> dict[str, Any]:
+        """What the last look saw, before any mapping; empty before the first."""

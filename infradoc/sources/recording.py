@@ -1,4 +1,8 @@
-"""A recording as readings with their own times, in the order in which they happened."""
+"""A recording as readings with their own times, in the order in which they happened.
+
+Files: `scrapes.jsonl.gz` (pages), `host.jsonl.gz`, `gpu.jsonl.gz` (a row per look at the GPUs, see `gpu_rows`),
+`client.jsonl`, `server.log`, `launch.txt`, `meta.json`. All but the scrapes or the log are optional.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from infradoc.model import Reading
 from infradoc.sources.archive import RecordingError, RecordingFiles
 from infradoc.sources.client import PROVIDES as CLIENT_PROVIDES
 from infradoc.sources.client import ClientTotals, finish_time, is_unfinished, refusals
+from infradoc.sources.gpu_rows import PROVIDES as GPU_PROVIDES
+from infradoc.sources.gpu_rows import ROW_FILE, GpuRows, row_source
 from infradoc.sources.host_rows import PROVIDES as HOST_PROVIDES
 from infradoc.sources.host_rows import HostRows
 from infradoc.sources.launch import launch_facts, system_of
@@ -167,13 +173,16 @@ class Recording:
 
 
 class _Feeds:
-    """Host rows, client rows and log events beside the scrapes, handed out up to a time."""
+    """Host, GPU and client rows and log events beside the scrapes, handed out up to a time."""
 
     def __init__(self, recording: Recording, events: list[Event]) -> None:
         self._recording = recording
         self._host_rows = HostRows()
         self._host = [row for row in recording.rows("host.jsonl.gz") if row_time(row) is not None]
         self._host.sort(key=lambda row: float(row["t"]))
+        self._gpu_rows: dict[str, GpuRows] = {}  # by the source that made them: two vendors may be in one host
+        self._gpu = [row for row in recording.rows(ROW_FILE) if row_time(row) is not None]
+        self._gpu.sort(key=lambda row: float(row["t"]))
         client = [(finish_time(row), row) for row in recording.rows("client.jsonl")]
         self._client = sorted(
             ((time, row) for time, row in client if time is not None and not is_unfinished(row)),
@@ -182,10 +191,12 @@ class _Feeds:
         self._totals = ClientTotals()
         self._timed = sorted((event for event in events if event.time is not None), key=_event_time)
         self._untimed = [event for event in events if event.time is None]
-        self._at = {"host": 0, "client": 0, "log": 0}
+        self._at = {"host": 0, "gpu": 0, "client": 0, "log": 0}
         provides: set[str] = set()
         if self._host:
             provides |= HOST_PROVIDES
+        if self._gpu:
+            provides |= GPU_PROVIDES
         if client:
             provides |= CLIENT_PROVIDES
         if events:
@@ -205,6 +216,8 @@ class _Feeds:
         readings: list[Reading] = []
         for row in self._take("host", self._host, lambda row: float(row["t"]), time):
             readings.append(Reading("host", float(row["t"]), self._host_rows.samples(row)))
+        for row in self._take("gpu", self._gpu, lambda row: float(row["t"]), time):
+            readings.append(self._gpu_rows.setdefault(row_source(row), GpuRows()).reading(row))
         if self._client:
             refused: list[Event] = []
             for _, row in self._take("client", self._client, lambda pair: pair[0], time):
@@ -225,7 +238,7 @@ class _Feeds:
 
     def last_time(self) -> float:
         """The newest time that anything has; 0.0 when nothing has one."""
-        times = [float(row["t"]) for row in self._host[-1:]]
+        times = [float(row["t"]) for row in (*self._host[-1:], *self._gpu[-1:])]
         times += [pair[0] for pair in self._client[-1:]]
         times += [_event_time(event) for event in self._timed[-1:]]
         return max(times, default=0.0)

@@ -152,10 +152,16 @@ class VerifyMetric(_Part):
 
 
 class Verify(_Part):
-    """How a fix is judged, where it differs from the defaults. Times in seconds."""
+    """How a fix is judged, where it differs from the defaults. Times in seconds.
+
+    errors_at_most: share of failed requests that is allowed after the fix; without it errors must not rise.
+    cut_at_most: share of answered prompts that may still be cut after the fix; without it nobody asks.
+    """
 
     metrics: tuple[VerifyMetric, ...] = ()
     throughput_at_least: float = Field(default=0.95, gt=0)
+    errors_at_most: float | None = Field(default=None, ge=0, lt=1)
+    cut_at_most: float | None = Field(default=None, ge=0, lt=1)
     baseline: float = Field(default=15.0, gt=0)
     hold: float = Field(default=20.0, gt=0)
 
@@ -168,6 +174,7 @@ class Rule(_Part):
     title: Text
     severity: Severity
     maturity: Literal["experimental", "stable"] = "experimental"
+    essential: bool = False  # a target is not called healthy while this rule cannot be judged
     thresholds: dict[str, float] = Field(default_factory=dict)
     live: Live | None = None
     post_mortem: PostMortem | None = None

@@ -46,6 +46,21 @@ def test_reads_targets_with_paths_relative_to_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "gpu"),
+    [("", None), ("gpu = true", True), ("gpu = false", False), ("gpu = [0, 3]", (0, 3))],
+)
+def test_which_gpus(tmp_path: Path, line: str, gpu: object) -> None:
+    config = load_config(write(tmp_path, f'[targets.a]\nurl = "http://h:1"\n{line}\n'))
+    assert config.targets["a"].gpu == gpu
+
+
+@pytest.mark.parametrize("value", ["[]", "[-1]", "[true]", '["0"]', "1", '"all"'])
+def test_gpus_that_are_none(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"infradoc.toml:3: targets.a.gpu: must be true, false or a list of GPU ind"):
+        load_config(write(tmp_path, f'[targets.a]\nurl = "http://h:1"\ngpu = {value}\n'))
+
+
+@pytest.mark.parametrize(
     ("text", "line", "parts"),
     [
         ('[targets.a]\nulr = "http://h:1"\n', 2, ["targets.a.ulr", "unknown key", "`url`"]),

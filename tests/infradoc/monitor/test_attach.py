@@ -76,10 +76,13 @@ def names(config: TargetConfig) -> list[str]:
         target.close()
 
 
+GPUS = ("nvml", "amdsmi")  # beside the host; silent where there is no such GPU
+
+
 def test_bound_sources() -> None:
     assert names(TargetConfig(url="http://gpu1:8000")) == ["metrics", "admin"]
-    assert names(TargetConfig(url="http://127.0.0.1:8000")) == ["launch", "metrics", "admin", "host"]
+    assert names(TargetConfig(url="http://127.0.0.1:8000")) == ["launch", "metrics", "admin", "host", *GPUS]
     assert names(TargetConfig(url="http://127.0.0.1:8000", host=False)) == ["metrics", "admin"]
     everything = TargetConfig(url="http://gpu1:8000", host=True, client="/c", log="/l", launch="/x")
-    assert names(everything) == ["launch", "metrics", "admin", "host", "client", "log"]
+    assert names(everything) == ["launch", "metrics", "admin", "host", *GPUS, "client", "log"]
     assert names(TargetConfig(log="/l")) == ["log"]

@@ -53,6 +53,19 @@ def test_knobs_and_hints_become_facts(engine: Any, monkeypatch: pytest.MonkeyPat
     assert all(headers["Authorization"] == "Bearer tok" for _, headers in engine.requests)
 
 
+def test_the_oldest_leaked_block_names_its_owner(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    rows = [
+        {"block": 3, "owner": "a", "age_seconds": 2.0},
+        {"block": 4, "owner": "b", "age_seconds": 9.04},
+        {"block": 5, "owner": None},
+        "junk",
+    ]
+    engine.page("/admin/blocks", json.dumps({**BLOCKS, "leaked": rows}).encode())
+    facts = {fact.name: fact.value for fact in AdminSource(engine.url).read(1.0).facts}
+    assert (facts["kv.leaked_owner"], facts["kv.leaked_age_seconds"]) == ("b", 9.0)
+
+
 def test_ledger_that_does_not_add_up_is_an_event(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
     engine.page("/admin/blocks", json.dumps({**BLOCKS, "integrity": "block 3 is free and live"}).encode())
