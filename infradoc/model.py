@@ -36,11 +36,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One change of a plan, with the way back."""
+    """One change of a plan, with the way back. A step that moves several knobs moves them in one request."""
 
     finding: str
     action: Action
-    undo_value: Value | None  # what the knob was; None when it cannot be undone
+    undo_value: Value | None  # what the knob was; None when there is nothing to take back
+    undo_also: tuple[tuple[str, Value | None], ...] = ()  # the same for the knobs of `action.also`
 
 
 @dataclass(frozen=True, slots=True)

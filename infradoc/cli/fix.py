@@ -16,7 +16,7 @@ from infradoc.errors import InfradocError
 from infradoc.model import Plan, PlanStep, VerdictName
 from infradoc.remediation.run import Timing
 from infradoc.remediation.session import Session, Watched
-from infradoc.remediation.table import finding_lines, outcome_json, outcome_lines, plan_json, plan_lines
+from infradoc.remediation.table import change_of, finding_lines, outcome_json, outcome_lines, plan_json, plan_lines
 from infradoc_rules.model import Finding
 
 SUMMARY = "Plan the change for a finding; with --apply make it, verify it, or undo it."
@@ -103,13 +103,7 @@ def confirm(args: Namespace, step: PlanStep) -> None:
         return
     if not sys.stdin.isatty():
         raise InfradocError("--apply needs a person to confirm, and there is no terminal.", "Add --yes.")
-    action = step.action
-    print(
-        f"Set {action.knob} from {action.from_value} to {action.to_value} now? [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    print(f"Make this change now: {change_of(step)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InfradocError("Nothing was changed.")
 

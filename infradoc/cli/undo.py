@@ -77,6 +77,5 @@ def line(change: ChangeRecord) -> str:
     first = change.intent
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first.time))
     verdict = f", {change.verdict}" if change.verdict else ""
-    return (
-        f"{first.change}  {when}  {first.target}  {first.knob} {first.old} -> {first.new}  {change.last.kind}{verdict}"
-    )
+    moves = ", ".join(f"{knob} {old} -> {new}" for knob, old, new in first.moves)
+    return f"{first.change}  {when}  {first.target}  {moves}  {change.last.kind}{verdict}"

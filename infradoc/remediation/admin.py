@@ -13,12 +13,21 @@ import httpx
 from infradoc.errors import InfradocError
 from infradoc_rules.model import Value
 
-TIMEOUT_SECONDS = 90.0  # above the 60 s that the engine itself gives a worker to start: a change must not happen later
+TIMEOUT_SECONDS = 90.0  # above the 60 s that the engine itself gives a worker to start, and a drain with a rebuild
+DRAIN_SECONDS = 10  # sent with each change, so that a server's own longer patience cannot outlast the timeout
 LEASE_SECONDS = 120
 
 
 class AdminError(InfradocError):
     """The engine refused or could not be asked."""
+
+
+class AdminLost(AdminError):
+    """No answer came, or none that can be read: what was asked for may have happened, or may yet."""
+
+
+class AdminBusy(AdminError):
+    """The engine cannot do it now (409); it may be able to a moment later. Nothing was changed."""
 
 
 class AdminConflict(AdminError):
@@ -84,13 +93,40 @@ class AdminClient:
         return self._state(self._ask("GET", "/admin/config"))
 
     def set(self, knob: str, value: Value | None, version: int) -> EngineState:
-        """Change one knob if the configuration is still at `version`; returns the new state.
+        """Change one knob; see `set_all`."""
+        return self.set_all({knob: value}, version)
 
-        Raises AdminConflict (412, 423), AdminError for a value that is refused, a knob that is not live, or an engine
-        that does not answer; in the last case the change may have happened.
+    def set_all(self, values: Mapping[str, Value | None], version: int) -> EngineState:
+        """Change knobs in one request if the configuration is still at `version`; returns the new state.
+
+        The answer comes when the change is in force, after a drain where one is needed. Raises AdminConflict (412,
+        423), AdminBusy (409), AdminError for a value that is refused, and AdminLost when no answer came: the change may
+        then have happened, or be under way.
         """
         headers = {"If-Match": str(version), "X-Infradoc-Lease": f"{self.holder};{LEASE_SECONDS}"}
-        return self._state(self._ask("PATCH", "/admin/config", headers=headers, json={knob: value}))
+        headers["X-Infradoc-Drain-Seconds"] = str(DRAIN_SECONDS)
+        return self._state(self._ask("PATCH", "/admin/config", headers=headers, json=dict(values)))
+
+    def wait_for_turn(self, *, keep_lease: bool = False) -> None:
+        """Return when no change is under way any more: the engine makes one at a time, and an empty one waits its turn.
+
+        So a configuration that is read afterwards is final, whatever became of an earlier request. Raises AdminError.
+        """
+        headers = {"If-Match": "*", "X-Infradoc-Lease": f"{self.holder};{LEASE_SECONDS if keep_lease else 0}"}
+        try:
+            self._ask("PATCH", "/admin/config", headers=headers, json={})
+        except AdminConflict:  # somebody else has the lease, so no change of ours is under way
+            return
+
+    def call(self, path: str) -> dict[str, Any]:
+        """Have the engine do something once (`/admin/defragment`); returns what it tells.
+
+        Raises AdminLost when no answer came, AdminError when the engine refuses.
+        """
+        data = self._ask("POST", path, json={})
+        if not isinstance(data, dict):
+            raise AdminError(f"{self.url}{path} does not have the expected form.")
+        return {str(name): value for name, value in data.items() if not isinstance(value, dict)}
 
     def release(self) -> None:
         """Give the lease back, so that other writers need not wait for its end. Raises AdminError."""
@@ -112,17 +148,17 @@ class AdminClient:
         try:
             response = self._http.request(method, path, **more)
         except httpx.TimeoutException as error:
-            raise AdminError(
+            raise AdminLost(
                 f"{self.url}{path} gave no answer in {TIMEOUT_SECONDS:g} s.", "Is the engine stuck?"
             ) from error
         except httpx.HTTPError as error:
-            raise AdminError(f"No connection to {self.url}{path}: {error}.", "Is the engine running there?") from error
+            raise AdminLost(f"No connection to {self.url}{path}: {error}.", "Is the engine running there?") from error
         if response.status_code != 200:
             raise refusal(f"{self.url}{path}", response)
         try:
             return response.json()
         except (ValueError, RecursionError) as error:
-            raise AdminError(f"{self.url}{path} did not answer with JSON.", "Is this a bundled engine?") from error
+            raise AdminLost(f"{self.url}{path} did not answer with JSON.", "Is this a bundled engine?") from error
 
     def _state(self, data: Any) -> EngineState:
         try:
@@ -153,7 +189,8 @@ def refusal(where: str, response: httpx.Response) -> AdminError:
         return AdminConflict(f"{where}: another writer holds the lease. {said}".strip(), "Wait until it is over.")
     if response.status_code == 404:
         return AdminError(f"{where} does not exist.", "Only the bundled engine can be changed while it runs.")
-    return AdminError(f"{where} answered {response.status_code}: {said or 'no reason given.'}")
+    kind = AdminBusy if response.status_code == 409 else AdminLost if response.status_code >= 500 else AdminError
+    return kind(f"{where} answered {response.status_code}: {said or 'no reason given.'}")
 
 
 def sentence(response: httpx.Response) -> str:

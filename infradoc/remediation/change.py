@@ -1,95 +1,186 @@
-"""One change of one knob, and the way back: journalled before it is sent, checked when the answer was lost."""
+"""One change of one or several knobs, and the way back: journalled before it is sent, checked if its answer is lost."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from infradoc.errors import InfradocError
 from infradoc.model import PlanStep
 from infradoc.remediation.actions.all import ACTIONS
-from infradoc.remediation.actions.base import LiveAction
-from infradoc.remediation.admin import AdminClient, AdminConflict, AdminError, EngineState, KnobState
+from infradoc.remediation.actions.base import LiveAction, further_values
+from infradoc.remediation.admin import (
+    AdminBusy,
+    AdminClient,
+    AdminConflict,
+    AdminError,
+    AdminLost,
+    EngineState,
+    KnobState,
+)
 from infradoc.remediation.journal import ChangeRecord, Entry, Journal, intent
+from infradoc_rules.model import Value
+
+_LONGEST_NOTE = 200  # characters of an engine's answer in the journal
+BUSY_SECONDS = 30.0  # patience with an engine that cannot go back yet: what needs the new limit has to end first
+_BUSY_PAUSE = 1.0
 
 
 class UndoError(InfradocError):
-    """The change cannot be taken back while the engine runs; says what would do it."""
+    """The change cannot be taken back; says what would do it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A change that is in force. `entry` is what the journal says of it, with the value that the engine took."""
+    """A change that is in force. `entry` is what the journal says of it, with the values that the engine took.
+
+    `told` is what the engine answered to something done once.
+    """
 
     entry: Entry
     action: LiveAction
     state: EngineState
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 def apply(admin: AdminClient, journal: Journal, step: PlanStep) -> Applied:
-    """Make the change of a step under If-Match.
+    """Make the change of a step in one request under If-Match: all its knobs or none.
 
     Raises AdminConflict when somebody else wrote meanwhile, AdminError or InfradocError when the engine refuses or the
     advice does not fit any more. The journal then says so, or, when the engine is lost, keeps the intent for `undo`.
     """
     action = live_action(step)
+    if action.call:
+        return order(admin, journal, step, action)
     before = admin.config()
     knob = knob_of(before, action.knob)
     try:
         value = action.target_value(step.action, knob)
+        further = further_values(step.action, before.knobs)
     except ValueError as error:
         raise InfradocError(f"The plan does not fit the engine any more: {error}", "Make a new plan.") from error
-    entry = journal.begin(intent(admin.url, step, knob.value, value, admin.holder))
+    also = tuple((name, before.knobs[name].value, new) for name, new in further.items())
+    entry = journal.begin(intent(admin.url, step, knob.value, value, admin.holder, also))
     try:
-        state = admin.set(action.knob, value, before.version)
+        state = admin.set_all({action.knob: value, **further}, before.version)
     except AdminConflict as error:
         journal.follow(entry, "failed", error.message)
         raise
     except AdminError as error:
-        state = after_lost_answer(admin, journal, entry, error)
-    # The engine may round: a pool grows by whole blocks.
-    applied = journal.follow(replace(entry, new=knob_of(state, action.knob).value), "applied")
-    return Applied(applied, action, state)
+        state = after_error(admin, journal, entry, error)
+    return Applied(journal.follow(as_taken(entry, state), "applied"), action, state)
 
 
-def after_lost_answer(admin: AdminClient, journal: Journal, entry: Entry, error: AdminError) -> EngineState:
-    """Look whether a change whose answer is no 200 took effect; raises `error` when it did not or cannot be known."""
-    state = admin.config()
-    if knob_of(state, entry.knob).value == entry.old:
+def as_taken(entry: Entry, state: EngineState) -> Entry:
+    """The entry with the values that the engine took; it may round: a pool grows by whole blocks."""
+    also = tuple((name, old, knob_of(state, name).value) for name, old, _ in entry.also)
+    return replace(entry, new=knob_of(state, entry.knob).value, also=also)
+
+
+def order(admin: AdminClient, journal: Journal, step: PlanStep, action: LiveAction) -> Applied:
+    """Have the engine do something once. Raises AdminError when it refuses; the journal then says so."""
+    entry = journal.begin(intent(admin.url, step, None, True, admin.holder))
+    try:
+        done = admin.call(action.call)
+    except AdminLost as error:
+        note = f"may have been done, the answer was lost: {error.message}"
+        journal.follow(entry, "failed", note[:_LONGEST_NOTE])
+        raise
+    except AdminError as error:
         journal.follow(entry, "failed", error.message)
-        raise error
-    return state
+        raise
+    note = ", ".join(f"{name} {len(value) if isinstance(value, list) else value}" for name, value in done.items())
+    return Applied(journal.follow(entry, "applied", note[:_LONGEST_NOTE]), action, admin.config(), done)
+
+
+def after_error(admin: AdminClient, journal: Journal, entry: Entry, error: AdminError) -> EngineState:
+    """Look whether a change whose answer is no 200 took effect, once it is not under way any more.
+
+    Raises `error` when it did not, or only in part (which is then set back), and when that cannot be known.
+    """
+    if isinstance(error, AdminLost):
+        admin.wait_for_turn(keep_lease=True)
+    state = admin.config()
+    moved = {name: old for name, old, _ in entry.moves if knob_of(state, name).value != old}
+    if len(moved) == len(entry.moves):
+        return state
+    if moved:
+        admin.set_all(moved, state.version)
+    journal.follow(entry, "failed", error.message)
+    raise error
 
 
 def take_back(admin: AdminClient, journal: Journal, change: ChangeRecord) -> str:
-    """Set the old value again; returns one sentence about what was done.
+    """Set the old values again; returns one sentence about what was done.
 
-    Raises UndoError when the knob cannot go back live or somebody changed it since, AdminError when the engine
-    refuses. A change that never took effect is closed in the journal without a word to the engine.
+    Raises UndoError when somebody changed a knob since, AdminError when the engine refuses: the change then stays open
+    in the journal. A change that never took effect is closed in the journal without a word to the engine.
     """
     entry = change.last
-    state = admin.config()
-    now = knob_of(state, entry.knob).value
-    if now == entry.old:
-        journal.follow(entry, "undone", "was not in force")
-        return f"{entry.knob} is {entry.old} already: the change was not in force any more."
-    if now != entry.new:
-        message = (
-            f"{entry.knob} is {now}, neither {entry.old} (before) nor {entry.new} (after): somebody changed it since."
-        )
-        raise UndoError(message, "Set it by hand if it is wrong.")
     action = ACTIONS.get(entry.action)
-    if not isinstance(action, LiveAction) or action.undo != "live":
-        flag = knob_of(state, entry.knob).flag
-        message = f"{entry.knob} cannot go back from {entry.new} to {entry.old} while the engine serves."
-        raise UndoError(
-            message, f"Restart it with {flag} {entry.old}." if entry.old is not None else f"Restart it without {flag}."
-        )
+    if isinstance(action, LiveAction) and action.call:
+        journal.follow(entry, "undone", "nothing to take back")
+        return f"{entry.knob} was done once: there is nothing to take back."
     admin.holder = entry.holder or admin.holder
+    if entry.kind in ("intent", "undo_intent"):  # whoever sent it is gone, and a drain may still be under way
+        admin.wait_for_turn()
+    state = admin.config()
+    back = values_to_restore(entry, state)
+    if not back:
+        journal.follow(entry, "undone", "was not in force")
+        return f"{told_values(entry)} already: the change was not in force any more."
     journal.follow(entry, "undo_intent")
-    admin.set(entry.knob, entry.old, state.version)
+    restore(admin, back, state)
     journal.follow(entry, "undone")
     admin.release()
-    return f"{entry.knob} is {entry.old} again."
+    return f"{told_values(entry)} again."
+
+
+def values_to_restore(entry: Entry, state: EngineState) -> dict[str, Value | None]:
+    """Knobs that stand at the change's new values, with their old ones. Raises UndoError for any other value."""
+    back: dict[str, Value | None] = {}
+    for name, old, new in entry.moves:
+        now = knob_of(state, name).value
+        if now == old:
+            continue
+        # An intent holds what was asked for; the engine may have rounded it up to whole blocks.
+        if now != new and not (entry.kind == "intent" and name == "kv_pool_tokens" and rounded(new, now)):
+            message = f"{name} is {now}, neither {old} (before) nor {new} (after): somebody changed it since."
+            raise UndoError(message, "Set it by hand if it is wrong.")
+        back[name] = old
+    return back
+
+
+def rounded(asked: Value | None, now: Value | None) -> bool:
+    """Whether `now` is a pool of `asked` tokens in whole blocks."""
+    if not isinstance(asked, int) or not isinstance(now, int) or isinstance(asked, bool):
+        return False
+    return 0 <= now - asked < 256
+
+
+def restore(admin: AdminClient, back: Mapping[str, Value | None], state: EngineState) -> None:
+    """Set the old values in one request; waits for requests under way that only the new ones have room for."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            admin.set_all(back, state.version)
+        except AdminBusy:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_BUSY_PAUSE)
+            continue
+        except AdminLost:
+            admin.wait_for_turn(keep_lease=True)
+            if any(knob_of(admin.config(), name).value != old for name, old in back.items()):
+                raise
+        return
+
+
+def told_values(entry: Entry) -> str:
+    """`a is 1 and b is 2`, the values before the change."""
+    return " and ".join(f"{name} is {old}" for name, old, _ in entry.moves)
 
 
 def live_action(step: PlanStep) -> LiveAction:

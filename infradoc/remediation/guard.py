@@ -28,18 +28,21 @@ class Guard:
     def refusal(self, knob: str, old: Value | None, new: Value, now: float) -> str | None:
         """Why `knob` must not go from `old` to `new` now, as one sentence; None when it may."""
         for change in reversed(self.changes):
-            if change.intent.knob == knob and change.last.kind != "failed":
-                reason = self._against(change, direction(old, new), now)
-                if reason is not None:
-                    return reason
+            for moved, before, after in change.intent.moves:
+                if moved == knob and change.last.kind != "failed":
+                    reason = self._against(change, (before, after), direction(old, new), now)
+                    if reason is not None:
+                        return reason
         return None
 
-    def _against(self, change: ChangeRecord, wanted: int, now: float) -> str | None:
+    def _against(
+        self, change: ChangeRecord, move: tuple[Value | None, Value | None], wanted: int, now: float
+    ) -> str | None:
         since = now - change.last.time
         if since < 0:  # the clock was set back: as if it had just happened
             since = 0.0
-        done = direction(change.intent.old, change.intent.new)
-        told = f"{change.intent.old} -> {change.intent.new}"
+        done = direction(*move)
+        told = f"{move[0]} -> {move[1]}"
         if since < self.cooldown:
             return f"In cooldown: changed {since:.0f} s ago ({told}), next change in {self.cooldown - since:.0f} s."
         if since >= self.reverse:

@@ -52,6 +52,12 @@ class Entry:
     action: str = ""
     holder: str = ""
     note: str = ""
+    also: tuple[tuple[str, Value | None, Value | None], ...] = ()  # (knob, old, new) of the same change
+
+    @property
+    def moves(self) -> tuple[tuple[str, Value | None, Value | None], ...]:
+        """Every knob of the change with its old and its new value."""
+        return ((self.knob, self.old, self.new), *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +137,19 @@ class Journal:
         return [record(group) for group in grouped.values()]
 
 
-def intent(target: str, step: PlanStep, old: Value | None, new: Value, holder: str) -> Entry:
+def intent(
+    target: str,
+    step: PlanStep,
+    old: Value | None,
+    new: Value,
+    holder: str,
+    also: tuple[tuple[str, Value | None, Value | None], ...] = (),
+) -> Entry:
     """The first entry of a new change."""
     action = step.action
     change = secrets.token_hex(6)
-    return Entry("intent", change, time.time(), target, action.knob, old, new, step.finding, action.name, holder)
+    now = time.time()
+    return Entry("intent", change, now, target, action.knob, old, new, step.finding, action.name, holder, also=also)
 
 
 def record(group: list[Entry]) -> ChangeRecord:
@@ -149,6 +163,7 @@ def parse(line: bytes) -> Entry | None:
     """One line as an entry; None when it is torn or foreign."""
     try:
         data = json.loads(line)
-        return Entry(**data)
-    except (ValueError, TypeError, RecursionError):
+        also = tuple((str(knob), old, new) for knob, old, new in data.pop("also", ()))
+        return Entry(**data, also=also)
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None

@@ -69,6 +69,9 @@ class Measured(Protocol):
     def errors(self) -> tuple[int, int]:
         """Failed requests, and all that ended."""
 
+    def cut_prompts(self) -> tuple[int, int]:
+        """Answered requests whose prompt was cut, and all of which that can be told."""
+
     def load(self) -> dict[str, LoadShape]:
         """The load by request class."""
 
@@ -123,6 +126,12 @@ class ServerMeasured:
         failed = self.number(f'sum(increase(llm_http_requests_total{{{paths},code=~"[45].."}}[$span]))')
         total = self.number(f"sum(increase(llm_http_requests_total{{{paths}}}[$span]))")
         return round(failed or 0), round(total or 0)
+
+    def cut_prompts(self) -> tuple[int, int]:
+        """See `Measured`: as the server counts its cuts; (0, 0) where it counts none."""
+        cut = self.number("sum(increase(llm_requests_truncated_total[$span]))")
+        total = self.number("sum(increase(llm_request_prompt_tokens_count[$span]))")
+        return (0, 0) if cut is None else (round(cut), round(total or 0))
 
     def load(self) -> dict[str, LoadShape]:
         """See `Measured`; the server knows one class only."""
@@ -181,6 +190,15 @@ class ClientMeasured:
     def errors(self) -> tuple[int, int]:
         """See `Measured`."""
         return self._whole.error_count, self._whole.finished
+
+    def cut_prompts(self) -> tuple[int, int]:
+        """See `Measured`: usage counted fewer tokens than the client sent words."""
+        known = [
+            (record.prompt_words, record.prompt_tokens)
+            for record in self._records
+            if self._whole.holds(record.end) and record.ok and record.prompt_words and record.prompt_tokens is not None
+        ]
+        return sum(tokens < words for words, tokens in known), len(known)
 
     def load(self) -> dict[str, LoadShape]:
         """See `Measured`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from infradoc.config import Permissions
 from infradoc.model import Plan, PlanStep
 from infradoc.remediation.actions.all import ACTIONS
-from infradoc.remediation.actions.base import LiveAction
+from infradoc.remediation.actions.base import LiveAction, further_values
 from infradoc.remediation.admin import EngineState
 from infradoc.remediation.guard import Guard, direction
 from infradoc_rules.actions import ACTIONS as ACTION_SPECS
@@ -52,10 +52,10 @@ def make_plan(findings: Sequence[Finding], context: Context, only: str | None = 
 
 def advice(findings: Iterable[Finding]) -> Iterable[tuple[Finding, Action]]:
     """Each action once, with the first finding that advises it."""
-    seen: set[tuple[str, Value | None]] = set()
+    seen: set[tuple[str, Value | None, tuple[tuple[str, Value], ...]]] = set()
     for finding in findings:
         for action in finding.actions:
-            key = (action.name or action.knob, action.to_value)
+            key = (action.name or action.knob, action.to_value, action.also)
             if key not in seen:
                 seen.add(key)
                 yield finding, action
@@ -69,19 +69,34 @@ def why_not(action: Action, context: Context, earlier: Sequence[PlanStep]) -> st
         return f"infradoc does not carry out {action.name or action.knob}."
     if not isinstance(carried, LiveAction):
         return f"Not a live change: {carried.who}."
+    if carried.call:
+        return why_no_call(carried, context)
     state = engine.knobs.get(carried.knob)
     if state is None:
         return f"The engine has no knob {carried.knob}."
-    if state.change != "live":
+    if state.change != "live" and not (carried.drains and state.change == "drain"):
         return f"The engine takes {carried.knob} only at a {state.change}: {action.flag or state.flag}."
     try:
-        value = carried.target_value(action, state)
+        values = {carried.knob: carried.target_value(action, state), **further_values(action, engine.knobs)}
     except ValueError as error:
         return str(error)
-    return (
-        not_permitted(carried.knob, context.permissions)
-        or contradicts(action, earlier)
-        or context.guard.refusal(carried.knob, state.value, value, context.now)
+    return contradicts(action, earlier) or next(
+        (
+            reason
+            for knob, value in values.items()
+            if (
+                reason := not_permitted(knob, context.permissions)
+                or context.guard.refusal(knob, engine.knobs[knob].value, value, context.now)
+            )
+        ),
+        None,
+    )
+
+
+def why_no_call(carried: LiveAction, context: Context) -> str | None:
+    """Why an order that is no setting cannot be given to the engine now; None when it can."""
+    return not_permitted(carried.knob, context.permissions) or context.guard.refusal(
+        carried.knob, None, True, context.now
     )
 
 
@@ -114,16 +129,30 @@ def way(action: Action) -> int:
 
 
 def step_of(finding: Finding, action: Action, engine: EngineState | None) -> PlanStep:
-    """The step with the value that the knob has now; undo_value is None when there is no live way back."""
-    carried = ACTIONS.get(action.name)
+    """The step with the values that its knobs have now."""
     state = engine.knobs.get(action.knob) if engine else None
-    back = state.value if state and isinstance(carried, LiveAction) and carried.undo == "live" else None
-    return PlanStep(finding.id, action, back)
+    back = state.value if state and is_live(action) else None
+    if engine is None or not action.also:
+        return PlanStep(finding.id, action, back)
+    further = further_values(action, engine.knobs)
+    return PlanStep(finding.id, action, back, tuple((knob, engine.knobs[knob].value) for knob in further))
 
 
 def is_live(action: Action) -> bool:
     """Whether some engine takes the action while requests run."""
     return isinstance(ACTIONS.get(action.name), LiveAction)
+
+
+def is_drain(action: Action) -> bool:
+    """Whether the engine lets what runs finish, or sets it back, before it makes the change."""
+    carried = ACTIONS.get(action.name)
+    return isinstance(carried, LiveAction) and carried.drains
+
+
+def is_order(action: Action) -> bool:
+    """Whether the action is done once and is no setting, so that there is nothing to take back."""
+    carried = ACTIONS.get(action.name)
+    return isinstance(carried, LiveAction) and bool(carried.call)
 
 
 def loser(action: Action) -> str:

@@ -148,17 +148,21 @@ class Fixer:
         self._journal.follow(applied.entry, "verdict", verdict.verdict)
         if verdict.verdict == "fixed" or keep:
             self._admin.release()
+            if applied.action.call:
+                return False, f"{applied.entry.knob} was done once."
             why = "" if verdict.verdict == "fixed" else " as asked (--keep)"
-            return False, f"{applied.entry.knob} stays at {applied.entry.new}{why}."
+            return False, f"{' and '.join(f'{knob} stays at {new}' for knob, _, new in applied.entry.moves)}{why}."
         return self._back(applied)
 
     def _back(self, applied: Applied) -> tuple[bool, str]:
-        """Take the change back; a change without a live way back stays, and the note says so."""
+        """Take the change back; where the engine or somebody else stands in the way it stays, and the note says so."""
         change = next(c for c in self._journal.changes() if c.intent.change == applied.entry.change)
         try:
             return True, take_back(self._admin, self._journal, change)
         except UndoError as error:
             return False, str(error)
+        except AdminError as error:
+            return False, f"It could not be taken back: {error.message} Try `infradoc undo`."
 
     def _measured(self, begin: float, end: float) -> Measured:
         """Clients' own measurements where there are any in the window, else the server's."""
@@ -216,7 +220,10 @@ def told(applied: Applied | None) -> str:
     """The change in words."""
     if applied is None:
         return "control: nothing is changed"
-    return f"applied: {applied.entry.knob} {applied.entry.old} -> {applied.entry.new}"
+    if applied.action.call:
+        return f"done: {applied.entry.knob} ({applied.entry.note})"
+    moves = ", ".join(f"{knob} {old} -> {new}" for knob, old, new in applied.entry.moves)
+    return f"applied: {moves}"
 
 
 __all__ = ["AdminError", "Fixer", "Look", "Outcome", "Timing", "quiet"]

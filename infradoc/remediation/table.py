@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infradoc.load.stats import percentile, shown
 from infradoc.model import Plan, PlanStep, Verdict
 from infradoc.remediation.measure import ClientMeasured, Measured, Quantity
-from infradoc.remediation.plan import is_live, loser
+from infradoc.remediation.plan import is_drain, is_live, is_order, loser
 from infradoc.remediation.run import Outcome
 from infradoc_rules.model import Finding
 from infradoc_rules.schema import VerifyMetric
 
+SHOWN_BLOCKS = 5  # of those that were given back; the data has them all
 QUANTILES = (0.5, 0.9, 0.99)
 LATENCIES = (
     ("TTFT", "client_time_to_first_token_seconds", "ttft"),
@@ -44,16 +45,27 @@ def plan_lines(plan: Plan) -> list[str]:
 def step_lines(place: int, step: PlanStep) -> list[str]:
     """One step with its cost and who pays."""
     action = step.action
-    live = "live" if action.live and is_live(action) else "restart"
-    change = f"{action.knob} {plain(action.from_value)} -> {plain(action.to_value)}"
-    risk = action.risk if live == "restart" or step.undo_value is not None else "taken back only by a restart"
-    lines = [f"  {place}. {change}  [{live}, {risk}; {action.flag or action.knob}]  for {step.finding}"]
+    live = action.live and is_live(action)
+    how = ("live, through a drain" if is_drain(action) else "live") if live else "restart"
+    risk = f"{action.risk}, nothing to take back" if is_order(action) else action.risk
+    lines = [f"  {place}. {change_of(step)}  [{how}, {risk}; {action.flag or action.knob}]  for {step.finding}"]
     lines.append(f"     why:   {action.why}")
     if action.cost:
         lines.append(f"     cost:  {action.cost}")
     if loser(action):
         lines.append(f"     loser: {loser(action)}")
     return lines
+
+
+def change_of(step: PlanStep) -> str:
+    """What a step changes, all its knobs; an order has no values."""
+    action = step.action
+    if is_order(action):
+        return action.knob
+    old = dict(step.undo_also)
+    moves = [(action.knob, action.from_value, action.to_value)]
+    moves += [(knob, old.get(knob), value) for knob, value in action.also if knob in old or not old]
+    return " and ".join(f"{knob} {plain(before)} -> {plain(after)}" for knob, before, after in moves)
 
 
 def plain(value: object) -> str:
@@ -71,6 +83,9 @@ def compare_lines(before: Measured, after: Measured) -> list[str]:
         rows.append(throughput_row("documents/s", before.documents_per_second(), after.documents_per_second()))
     failed = [f"{bad} of {total}" for bad, total in (before.errors(), after.errors())]
     rows.append(("failed requests", failed[0], failed[1]))
+    cut = [before.cut_prompts(), after.cut_prompts()]
+    if any(count for count, _ in cut):
+        rows.append(("cut prompts", f"{cut[0][0]} of {cut[0][1]}", f"{cut[1][0]} of {cut[1][1]}"))
     width = max(len(row[0]) for row in rows)
     return [f"measured {where}:"] + [f"  {name:<{width}}  {one:>20}  {two:>20}" for name, one, two in rows]
 
@@ -136,9 +151,33 @@ def number(value: float | None) -> str:
 
 def outcome_lines(outcome: Outcome) -> list[str]:
     """Table, checks, and what became of the change; without the verdict line."""
-    lines = compare_lines(outcome.before, outcome.after)
+    lines = told_lines(outcome)
+    lines += compare_lines(outcome.before, outcome.after)
     lines += ["checks:", *check_lines(outcome.verdict), f"  {outcome.verdict.reason}", f"  {outcome.note}"]
     return lines
+
+
+def told_lines(outcome: Outcome) -> list[str]:
+    """What the engine told when it did something once: blocks with their last owner and age."""
+    told = outcome.applied.told if outcome.applied is not None else {}
+    blocks = reclaimed_blocks(told)
+    lines = [
+        f"  block {row['block']}, last of request {row['owner']}, lost for {float(row['age_seconds']):.1f} s"
+        for row in blocks[:SHOWN_BLOCKS]
+    ]
+    more = len(blocks) - len(lines)
+    lines += [f"  and {more} more"] if more > 0 else []
+    return [f"given back: {len(blocks)} leaked blocks, the oldest first", *lines] if blocks else []
+
+
+def reclaimed_blocks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Leaked blocks of an answer of /admin/defragment, the oldest first; without those that lack a field."""
+    rows = told.get("reclaimed")
+    blocks = [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
+    known = [
+        row for row in blocks if "block" in row and "owner" in row and isinstance(row.get("age_seconds"), int | float)
+    ]
+    return sorted(known, key=lambda row: -float(row["age_seconds"]))
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -151,7 +190,14 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "note": outcome.note,
         "change": None
         if entry is None
-        else {"knob": entry.knob, "from": entry.old, "to": entry.new, "id": entry.change},
+        else {
+            "knob": entry.knob,
+            "from": entry.old,
+            "to": entry.new,
+            "also": [{"knob": knob, "from": old, "to": new} for knob, old, new in entry.also],
+            "id": entry.change,
+            "told": dict(applied.told) if applied is not None else {},
+        },
         "undone": outcome.undone,
         "settle_seconds": round(outcome.settle_seconds, 2),
         "settled": outcome.settled,
@@ -188,11 +234,14 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "knob": step.action.knob,
             "from": step.action.from_value,
             "to": step.action.to_value,
+            "also": dict(step.action.also),
             "flag": step.action.flag,
             "live": step.action.live and is_live(step.action),
+            "drain": is_drain(step.action),
             "cost": step.action.cost,
             "loser": loser(step.action),
             "undo_value": step.undo_value,
+            "undo_also": dict(step.undo_also),
         }
         for step in plan.steps
     ]

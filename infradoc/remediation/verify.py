@@ -35,7 +35,7 @@ class Case:
 
 def judge(case: Case) -> Verdict:
     """The verdict with all its checks; missing samples give `inconclusive`, never `fixed`."""
-    checks = (rule_check(case), *metric_checks(case), *throughput_checks(case), error_check(case))
+    checks = (rule_check(case), *metric_checks(case), *throughput_checks(case), error_check(case), *cut_checks(case))
     facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
     difference = load_difference(case.before.load(), case.after.load())
     if difference is not None:
@@ -110,12 +110,31 @@ def throughput_checks(case: Case) -> list[Check]:
 
 
 def error_check(case: Case) -> Check:
-    """The share of failed requests must not rise."""
+    """The share of failed requests must not rise, or stay below what the rule allows."""
+    limit = case.verify.errors_at_most
+    if limit is not None:
+        return share_check(f"share of errors at most {limit:.0%}", case.before.errors(), case.after.errors(), limit)
     (failed_before, all_before), (failed_after, all_after) = case.before.errors(), case.after.errors()
     before = failed_before / all_before if all_before else None
     after = failed_after / all_after if all_after else None
     passed = None if after is None else after <= (before or 0.0)
     return Check("share of errors", before, after, all_before, all_after, 1.0, passed)
+
+
+def cut_checks(case: Case) -> list[Check]:
+    """The share of answered prompts that were cut, where the rule asks for it."""
+    limit = case.verify.cut_at_most
+    if limit is None:
+        return []
+    name = f"share of answers to cut prompts at most {limit:.0%}"
+    return [share_check(name, case.before.cut_prompts(), case.after.cut_prompts(), limit)]
+
+
+def share_check(name: str, before: tuple[int, int], after: tuple[int, int], limit: float) -> Check:
+    """A share after the change against a fixed bound; nothing is said of too few."""
+    shares = [count / total if total else None for count, total in (before, after)]
+    passed = None if shares[1] is None or after[1] < MIN_SAMPLES else shares[1] <= limit
+    return Check(name, shares[0], shares[1], before[1], after[1], None, passed)
 
 
 def clear_losses(case: Case, checks: tuple[Check, ...]) -> list[str]:
@@ -126,9 +145,10 @@ def clear_losses(case: Case, checks: tuple[Check, ...]) -> list[str]:
         if check.before is None or check.after is None or check.passed is not False:
             continue
         metric = metrics.get(check.name)
-        if check.name in ("tokens/s", "documents/s") and check.after < CLEAR_LOSS * check.before:
+        loss = min(CLEAR_LOSS, case.verify.throughput_at_least)  # a rule may say that its fix costs more
+        if check.name in ("tokens/s", "documents/s") and check.after < loss * check.before:
             found.append(f"{check.name} fell from {check.before:.3g} to {check.after:.3g}")
-        elif check.name == "share of errors" and check.after > check.before + ERRORS_UP:
+        elif check.name.startswith("share of errors") and check.after > check.before + ERRORS_UP:
             found.append(f"errors rose from {check.before:.1%} to {check.after:.1%}")
         elif metric is not None and slower(metric, check.before, check.after):
             found.append(f"{check.name} rose from {check.before:.3g} to {check.after:.3g}")

@@ -109,7 +109,7 @@ def load_cases(path: Path) -> list[Case]:
 
 def run_case(rule: Rule, case: Case) -> CaseResult:
     """Evaluate the rule at every sampling time of the case and compare with what it expects."""
-    whole = _frame(case)
+    whole = case_frame(case)
     states, seen = RuleStates(), []
     finding: Finding | None = None
     missing: tuple[str, ...] = ()
@@ -144,7 +144,8 @@ def _times(case: Case) -> list[float]:
     return [START + index * case.period for index in range(int(case.seconds / case.period) + 1)]
 
 
-def _frame(case: Case) -> MemoryFrame:
+def case_frame(case: Case) -> MemoryFrame:
+    """The made-up target of a case at its end."""
     times = _times(case)
     series = [_series(text, notation, times) for text, notation in case.series.items()]
     for text, rates in case.histograms.items():
@@ -227,4 +228,4 @@ def run_cases(rule: Rule, path: Path) -> list[CaseResult]:
     return [run_case(rule, case) for case in load_cases(path)]
 
 
-__all__ = ["Case", "CaseResult", "CasesError", "load_cases", "run_case", "run_cases"]
+__all__ = ["Case", "CaseResult", "CasesError", "case_frame", "load_cases", "run_case", "run_cases"]

@@ -116,6 +116,7 @@ class Action:
     risk: Risk = "reversible"
     cost: str = ""
     name: str = ""  # the action's name in infradoc_rules.actions
+    also: tuple[tuple[str, Value], ...] = ()  # further knobs of the same change with their values: all or nothing
 
 
 @dataclass(frozen=True, slots=True)

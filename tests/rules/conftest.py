@@ -58,6 +58,7 @@ class Collector:
 
     def host(self, rows: Iterator[Mapping[str, Any]]) -> None:
         seconds: dict[int, float] = {}
+        modes: dict[str, float] = {}
         last: float | None = None
         for row in rows:
             for process in row["procs"]:
@@ -67,7 +68,21 @@ class Collector:
                 elapsed = 0.0 if last is None else row["t"] - last
                 seconds[pid] = seconds.get(pid, 0.0) + process["cpu_percent"] / 100 * elapsed
                 self.add("proc_cpu_seconds_total", {"role": role, "pid": str(pid)}, row["t"], seconds[pid])
+                if process.get("run_delay_s_total") is not None:
+                    labels = {"role": role, "pid": str(pid)}
+                    self.add("proc_run_queue_seconds_total", labels, row["t"], process["run_delay_s_total"])
+            self._cores(row, modes, 0.0 if last is None else row["t"] - last)
             last = row["t"]
+
+    def _cores(self, row: Mapping[str, Any], modes: dict[str, float], elapsed: float) -> None:
+        """Cores, CPU time by mode and pressure of the host; recordings hold them as shares of a second."""
+        self.add("host_cpus", {}, row["t"], row["ncpu"])
+        for mode, percent in row["cpu_times_percent"].items():
+            modes[mode] = modes.get(mode, 0.0) + percent / 100 * row["ncpu"] * elapsed
+            self.add("host_cpu_seconds_total", {"mode": mode}, row["t"], modes[mode])
+        for share, percent in row.get("psi_cpu_avg10", {}).items():
+            labels = {"resource": "cpu", "share": share, "window": "10s"}
+            self.add("host_pressure_ratio", labels, row["t"], percent / 100)
 
     def client(self, rows: list[Mapping[str, Any]], times: list[float]) -> list[Event]:
         def end(row: Mapping[str, Any]) -> float:

@@ -42,35 +42,6 @@ def _one(name, *args, **kwargs):
     return ADVISERS[name](_advice(*args, **kwargs))
 
 
-# Some advice is only for engines that have the knob.
-SYSTEMS = {
-    "disable_context_shift": "llamacpp",
-    "raise_gpu_memory_utilization": "vllm",
-    "raise_api_server_count": "vllm",
-}
-
-
-@pytest.mark.parametrize("name", sorted(ADVISERS))
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_every_action_names_knob_cost_and_loser(name, lang):
-    facts = {**SIZED, "gpu_memory_utilization": 0.9, "max_model_len": 1024}
-    events = [
-        Event("request_rejected_length", 1, {"tokens": 2000, "limit": 1024}),
-        Event("context_shifted", 2, {"discarded": 9}),
-    ]
-    series = {**THRASH, "llm_requests_finished_total": [0.5 * index for index in range(61)]}
-    if name == "raise_max_num_seqs":
-        facts["max_num_seqs"], series = 4, {**series, **_flat(llm_kv_pool_tokens=9000)}
-    action = ADVISERS[name](_advice(SYSTEMS.get(name, "infradoc"), facts, series, events, lang))
-    spec = ACTIONS[action.name]
-    assert (action.knob, action.change, action.risk) == (spec.knob, spec.change, spec.risk)
-    assert action.why and action.cost
-    if lang == "en":
-        assert "loser" in action.cost
-    else:
-        assert any("\u4e00" <= char <= "\u9fff" for char in action.cost + action.why)
-
-
 def test_every_action_has_a_knob_and_a_way_back_that_exists():
     for spec in ACTIONS.values():
         assert spec.knob in knob_table()

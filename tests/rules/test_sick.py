@@ -9,10 +9,16 @@ ALL = ("log", "host", "client")
 EXPECTED = {
     "vllm-05": "kv-thrashing-preemption",
     "vllm-07": "queue-saturation",
+    "vllm-09": "output-truncated",
+    "vllm-10": "prefix-cache-ineffective",
+    "vllm-11": "prefill-blocks-decode",
     "vllm-13": "engine-stalled",
     "vllm-18": "silent-truncation",
     "llamacpp-03": "context-length-exceeded",
 }
+
+# That prompts share a prefix is in no metric: a cache that is off and much prompt work is all there is to see.
+SURE = {"vllm-10": 0.5}
 
 
 @pytest.fixture(params=sorted(EXPECTED))
@@ -25,7 +31,7 @@ def test_the_first_finding_is_the_labelled_one(sick):
     name, seen, label = sick
     assert seen.findings[0].id == EXPECTED[name] == label["expect"][0]
     assert seen.findings[0].role == "root"
-    assert seen.findings[0].confidence > 0.7
+    assert seen.findings[0].confidence > SURE.get(name, 0.7)
 
 
 def test_nothing_forbidden_fires(sick):
@@ -85,3 +91,30 @@ def test_the_pool_is_sized_from_measured_lengths(replay):
     assert "MiB" in grow.cost
     assert shrink.name == "lower_max_num_seqs"
     assert shrink.to_value < 16
+
+
+def test_long_prompts_are_the_symptom_where_their_prefix_is_not_reused(replay):
+    seen = replay("vllm-10", *ALL)
+    assert ("prefill-blocks-decode", "symptom") in [(finding.id, finding.role) for finding in seen.findings]
+    assert seen.findings[0].actions[0].flag == "--enable-prefix-caching"
+
+
+def test_the_chunk_is_sized_from_the_longest_gap(replay):
+    action = replay("vllm-11", *ALL).findings[0].actions[0]
+    # 1800 tokens took 11 s, so a quarter of a second is some 40 tokens; vLLM takes no budget below max_num_seqs
+    assert (action.to_value, action.flag) == (256, "--max-num-batched-tokens 256")
+
+
+@pytest.mark.parametrize("name", ["vllm-09", "vllm-10", "vllm-11"])
+def test_the_metrics_page_alone_shows_the_same(replay, name):
+    assert replay(name).findings[0].id == EXPECTED[name]
+
+
+def test_a_cap_of_eight_tokens_is_raised_to_an_answer(replay):
+    action = replay("vllm-09", *ALL).findings[0].actions[0]
+    assert (action.name, action.to_value, action.risk) == ("raise_client_max_tokens", 256, "read_only")
+
+
+def test_a_device_that_is_full_of_prompts_is_told_after_the_load(replay):
+    seen = [finding.id for finding in replay("vllm-07", *ALL).findings if finding.role == "root"]
+    assert seen[:2] == ["queue-saturation", "prefill-compute-bound"]

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from infradoc.remediation.admin import KnobState
 from infradoc_rules.model import Action, Value
-
-Undo = Literal["live", "restart"]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAction:
     """An action that the bundled engine takes while requests run.
 
-    `loser` names who pays for it. `undo` says how the old value comes back: "live" by the same way, "restart" when the
-    engine cannot go back while it serves.
+    `loser` names who pays for it. The old value comes back by the same way. `drains`: the knob changes by the same
+    request, but the engine first lets what runs finish or sets it back; nothing is lost. `call`: an admin path
+    that does something once instead of a setting; there is nothing to take back.
     """
 
     name: str
     knob: str
     loser: str
-    undo: Undo = "live"
+    drains: bool = False
+    call: str = ""
 
     def target_value(self, action: Action, state: KnobState) -> Value:
         """The value to set. Raises ValueError with one sentence when the advice does not fit the engine."""
@@ -45,6 +44,24 @@ class ManualAction:
     knob: str
     loser: str
     who: str  # who has to do what, completing a sentence
+
+
+def further_values(action: Action, knobs: Mapping[str, KnobState]) -> dict[str, Value]:
+    """The values of the action's other knobs that the engine does not have already.
+
+    Raises ValueError with one sentence when the engine has no such knob, takes it only at a restart, or not this value.
+    """
+    wanted: dict[str, Value] = {}
+    for name, value in action.also:
+        state = knobs.get(name)
+        if state is None:
+            raise ValueError(f"The engine has no knob {name}.")
+        if state.change not in ("live", "drain"):
+            raise ValueError(f"The engine takes {name} only at a {state.change}: {state.flag}.")
+        check_bounds(name, value, state)
+        if value != state.value:
+            wanted[name] = value
+    return wanted
 
 
 def check_bounds(knob: str, value: Value, state: KnobState) -> None:

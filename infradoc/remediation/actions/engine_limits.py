@@ -1,4 +1,4 @@
-"""Actions on what the scheduler admits."""
+"""Actions on what the scheduler admits, and on how it computes it."""
 
 from __future__ import annotations
 
@@ -24,4 +24,28 @@ ENGINE_LIMITS = by_name(
     LiveAction(
         "limit_queue", "max_queued_requests", loser="callers beyond the limit: they get 429 and must come again"
     ),
+    LiveAction(
+        "lower_max_num_batched_tokens",
+        "max_num_batched_tokens",
+        loser="long prompts: their first token comes later",
+    ),
+    LiveAction(
+        "lower_max_model_len",
+        "max_model_len",
+        loser="callers with longer requests than seen so far: they are refused",
+        drains=True,
+    ),
+    LiveAction(
+        "raise_max_model_len",
+        "max_model_len",
+        loser="short requests: long ones take more of the KV pool and of each step",
+        drains=True,
+    ),
+    LiveAction("enable_chunked_prefill", "chunked_prefill", loser="long prompts: their first token comes later"),
+    LiveAction(
+        "enable_prefix_caching",
+        "prefix_caching",
+        loser="strict isolation of tenants: what others sent shows in the time to first token",
+    ),
+    LiveAction("use_cuda_graphs", "enforce_eager", loser="the KV pool: graphs take device memory"),
 )

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from infradoc_rules.advise import batch, frontend, health, kv, length, load
+from infradoc_rules.advise import (
+    batch,
+    blocks,
+    cpu,
+    frontend,
+    graphs,
+    hardware,
+    health,
+    kv,
+    length,
+    load,
+    memory,
+    output,
+    prefill,
+    prefix,
+)
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.model import Action
 
@@ -25,6 +40,36 @@ ADVISERS: Mapping[str, Callable[[Advice], Action | None]] = {
     "add_replicas": load.add_replicas,
     "limit_queue": load.limit_queue,
     "restart_engine": health.restart_engine,
+    "fix_gpu_cooling": hardware.fix_gpu_cooling,
+    "raise_gpu_power_limit": hardware.raise_gpu_power_limit,
+    "service_gpu": hardware.service_gpu,
+    "lower_gpu_memory_utilization": memory.lower_gpu_memory_utilization,
+    "lower_kv_capacity": memory.lower_kv_capacity,
+    "fit_step_to_memory": memory.fit_step_to_memory,
+    "set_expandable_segments": memory.set_expandable_segments,
+    "stop_other_process": memory.stop_other_process,
+    "raise_host_ram": memory.raise_host_ram,
+    "restart_to_free": memory.restart_to_free,
+    "lower_block_size": blocks.lower_block_size,
+    "defragment_kv": blocks.defragment_kv,
+    "raise_kv_capacity_for_swap": blocks.raise_kv_capacity_for_swap,
+    "lower_max_num_seqs_for_swap": blocks.lower_max_num_seqs_for_swap,
+    "recompute_instead_of_swap": blocks.recompute_instead_of_swap,
+    "lower_max_model_len": length.lower_max_model_len,
+    "raise_client_concurrency": batch.raise_client_concurrency,
+    "set_omp_num_threads": cpu.set_omp_num_threads,
+    "raise_cpu_limit": cpu.raise_cpu_limit,
+    "move_cpu_neighbours": cpu.move_cpu_neighbours,
+    "raise_stream_interval": frontend.raise_stream_interval,
+    "set_detokenizer_workers": frontend.set_detokenizer_workers,
+    "use_cuda_graphs": graphs.use_cuda_graphs,
+    "raise_cuda_graph_max_bs": graphs.raise_cuda_graph_max_bs,
+    "raise_client_max_tokens": output.raise_client_max_tokens,
+    "enable_chunked_prefill": prefill.enable_chunked_prefill,
+    "lower_max_num_batched_tokens": prefill.lower_max_num_batched_tokens,
+    "enable_prefix_caching": prefix.enable_prefix_caching,
+    "hold_prefixes": prefix.hold_prefixes,
+    "extend_shared_prefix": prefix.extend_shared_prefix,
 }
 
 

@@ -1,4 +1,4 @@
-"""A batch limit that is too small."""
+"""A batch that is too small: for the server's limit, or for what clients send."""
 
 from __future__ import annotations
 
@@ -34,6 +34,30 @@ def raise_max_num_seqs(advice: Advice) -> Action | None:
         cost=advice.say(
             "each step takes longer with more requests in it: the gap between tokens of a running request is the loser",
             "每步请求更多、耗时更长：受损的是运行中请求的 token 间隔",
+        ),
+    )
+
+
+def raise_client_concurrency(advice: Advice) -> Action | None:
+    """Four times what clients keep in flight, as far as slots and pool go. None where that is no more."""
+    running = advice.read("sum(max_over_time(llm_requests_running[$long]))")
+    if not running:
+        return None
+    limit = advice.number("max_num_seqs") or math.inf
+    target = int(min(_LARGEST_STEP * running, limit, _room(advice, running)))
+    if target <= running:
+        return None
+    return advice.action(
+        "raise_client_concurrency",
+        from_value=int(running),
+        to_value=target,
+        why=advice.say(
+            f"a step over {target} requests takes little longer than one over {int(running)}: weights are read once",
+            f"一步处理 {target} 个请求几乎不比 {int(running)} 个更慢：权重只读一遍",
+        ),
+        cost=advice.say(
+            "each single request gets somewhat slower: whoever measures one answer at a time is the loser",
+            "单个请求会略慢：受损的是逐个计时的一方",
         ),
     )
 

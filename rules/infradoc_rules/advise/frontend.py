@@ -5,6 +5,7 @@ from __future__ import annotations
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.model import Action
 
+_STREAM_INTERVAL = 4  # tokens; 16 events a second at 60 tokens a second still read as a stream
 _DEFAULT_WORKERS = {"vllm": 1, "sglang": 1, "tgi": 2}  # what an engine runs with when its flag is not given
 
 
@@ -56,3 +57,30 @@ def raise_api_server_count(advice: Advice) -> Action | None:
         ),
     )
     return action if action.flag is not None else None
+
+
+def raise_stream_interval(advice: Advice) -> Action | None:
+    """Four tokens in one stream event. None for engines without the knob, or where it is as large already."""
+    known = "stream_interval" in advice.frame.facts
+    present = advice.number("stream_interval") or 1
+    if present >= _STREAM_INTERVAL or (advice.system == "infradoc" and not known):
+        return None
+    action = advice.action(
+        "raise_stream_interval",
+        from_value=int(present),
+        to_value=_STREAM_INTERVAL,
+        why=advice.say(
+            "the front end then makes one event for four tokens, which is most of its work per token",
+            "前端每四个 token 才生成一个事件，而这正是其每 token 的主要开销",
+        ),
+        cost=advice.say(
+            "text arrives in pieces of four tokens: readers of a stream are the losers",
+            "文本以四个 token 为一段到达：受损的是流式读者",
+        ),
+    )
+    return action if action.flag is not None else None
+
+
+def set_detokenizer_workers(advice: Advice) -> Action | None:
+    """More text workers where they also take the stream off the front end (SGLang). None elsewhere."""
+    return set_tokenizer_workers(advice) if advice.system == "sglang" else None

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infradoc_rules.advise.base import Advice, round_up
+from infradoc_rules.advise.lengths import pool_tokens
+from infradoc_rules.advise.memory import served_change
 from infradoc_rules.model import Action, Event
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
 _NEAR = 0.5  # of the limit; quantiles from buckets may lie a bucket below the truth
+_WORTH_LOWERING = 0.75  # of the present limit; less of a cut is not worth a change
 _REFUSED, _TRUNCATED, _SHIFTED = "request_rejected_length", "request_truncated", "context_shifted"
 
 
@@ -108,6 +111,50 @@ def _raise(advice: Advice, name: str, limit: int | None, target: int | None) -> 
             "每个请求的 KV 内存随长度增长：同时容纳的请求变少，受损的是并发",
         ),
     )
+
+
+def lower_max_model_len(advice: Advice) -> Action | None:
+    """The P99 of prompt + output (or the longest context seen), rounded up to 256. None where that is no quarter less.
+
+    Where each slot has a context of its own, the freed memory becomes further slots.
+    """
+    present, longest = advice.number("max_model_len"), _longest_served(advice)
+    if not present or not longest:
+        return None
+    target = round_up(longest, _STEP)
+    if target > _WORTH_LOWERING * present:
+        return None
+    slots, pool = advice.number("max_num_seqs"), pool_tokens(advice)
+    own = advice.system == "llamacpp" and slots
+    before = int(slots or 0) if own else int(pool / present) if pool else None
+    after = int(present * (slots or 0)) // target if own else pool // target if pool else None
+    gain = advice.say(f": {before} such requests fit now, {after} then", f"：现在容得下 {before} 个，之后 {after} 个")
+    action = advice.action(
+        "lower_max_model_len",
+        from_value=int(present),
+        to_value=target,
+        flag=f"--parallel {after} --ctx-size {target * (after or 1)}" if own else None,
+        why=advice.say(
+            f"the longest requests served have {longest:,.0f} tokens", f"实际服务的最长请求为 {longest:,.0f} 个 token"
+        )
+        + (gain if after is not None else ""),
+        cost=advice.say(
+            "a longer request than seen so far is then refused: its caller is the loser",
+            "比目前所见更长的请求将被拒绝：受损的是其调用方",
+        ),
+    )
+    return served_change(advice, action)
+
+
+def _longest_served(advice: Advice) -> float | None:
+    """P99 of prompt + output, or the longest context where the engine counts no lengths, in tokens."""
+    prompt, output = (
+        advice.read(f"histogram_quantile(0.99, sum by (le) (llm_request_{part}_tokens_bucket))")
+        for part in ("prompt", "output")
+    )
+    if prompt is None or output is None:
+        return advice.read("max(llm_context_longest_tokens)")
+    return prompt + output
 
 
 def _flag(advice: Advice, target: int | None) -> str | None:

@@ -57,3 +57,19 @@ def concurrency(advice: Advice) -> int | None:
     if not seen:
         return int(limit) if limit else None
     return int(min(max(seen), limit or math.inf))
+
+
+def mean_tokens(advice: Advice) -> float | None:
+    """Mean prompt + output of the requests that finished lately, of all where none did; None when none is known."""
+    lately = [
+        f"sum(rate(llm_request_{part}_tokens_sum[$long])) / sum(rate(llm_request_{part}_tokens_count[$long]))"
+        for part in ("prompt", "output")
+    ]
+    ever = [
+        f"sum(llm_request_{part}_tokens_sum) / sum(llm_request_{part}_tokens_count)" for part in ("prompt", "output")
+    ]
+    for pair in (lately, ever):
+        prompt, output = (advice.read(text) for text in pair)
+        if prompt is not None and output is not None:
+            return prompt + output
+    return None

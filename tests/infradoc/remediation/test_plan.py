@@ -39,7 +39,7 @@ def test_the_rules_order_is_kept_and_each_loser_named(
 ) -> None:
     plan = make_plan([make_finding("kv", grow, lower)], context(engine_state))
     assert [step.action.knob for step in plan.steps] == ["kv_pool_tokens", "max_num_seqs"]
-    assert [step.undo_value for step in plan.steps] == [None, 16]  # a pool does not shrink while it serves
+    assert [step.undo_value for step in plan.steps] == [384, 16]
     assert all(loser(step.action) for step in plan.steps)
     assert plan.refused == ()
 
@@ -86,7 +86,7 @@ def test_permissions(
 def test_what_is_not_live_is_left_out_with_its_reason(
     engine_state: EngineState, make_finding: MakeFinding, make_action: Callable[..., Action], grow: Action
 ) -> None:
-    restart = make_action("raise_max_model_len", "max_model_len", "increase", 128, 256)
+    restart = make_action("raise_api_server_count", "api_server_count", "increase", 1, 2)
     client = make_action("shorten_client_prompts", "client_prompt_tokens", "decrease", None, 64)
     drain = replace(
         engine_state,

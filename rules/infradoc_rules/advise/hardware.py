@@ -1,0 +1,151 @@
+"""The device under the engine: heat, power and hardware faults. Nothing here can be changed by the engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from infradoc_rules.advise.base import Advice
+from infradoc_rules.model import Action, Series
+
+_HEAT = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal"})
+_MOSTLY = 0.5  # of the window
+# What to do by what the `detail` of an xid event asks for (`device: reset`), most drastic first.
+_REMEDIES = {
+    "reboot": (
+        "power-cycle the host; if it happens again, check the GPU's seat, power and temperature, then replace it",
+        "给主机断电重启；若 GPU 再次掉线，检查插槽、供电和温度，然后更换",
+    ),
+    "link": (
+        "check the NVLink cables or bridges and the fabric manager, then reset the GPUs of that link",
+        "检查 NVLink 线缆或桥接器和 fabric manager，然后复位该链路上的 GPU",
+    ),
+    "reset": (
+        "drain the server and reset the GPU (nvidia-smi --gpu-reset)",
+        "排空服务并复位 GPU（nvidia-smi --gpu-reset）",
+    ),
+    "restart": (
+        "restart the server now, and drain and reset the GPU at the next chance",
+        "现在重启服务，并尽早排空和复位 GPU",
+    ),
+}
+
+
+def _throttled(advice: Advice) -> set[tuple[str, str]]:
+    """(GPU, reason) of each reason that held for most of the window, by flags or by seconds."""
+    found = set()
+    for series in advice.frame.select("gpu_throttle_active"):
+        values = [value for _, value in _recent(advice, series)]
+        if values and sum(values) / len(values) > _MOSTLY:
+            found.add((series.labels.get("gpu", "?"), series.labels.get("reason", "")))
+    for series in advice.frame.select("gpu_throttled_seconds_total"):
+        points = _recent(advice, series)
+        if len(points) > 1 and points[-1][1] - points[0][1] > _MOSTLY * (points[-1][0] - points[0][0]):
+            found.add((series.labels.get("gpu", "?"), series.labels.get("reason", "")))
+    return found
+
+
+def _recent(advice: Advice, series: Series) -> list[tuple[float, float]]:
+    """(time, value) in the window, without stale markers and other NaN."""
+    frame = advice.frame
+    pairs = zip(series.times, series.values, strict=True)
+    return [(t, v) for t, v in pairs if frame.now - frame.window <= t <= frame.now and not math.isnan(v)]
+
+
+def _gpus(pairs: set[tuple[str, str]], reasons: frozenset[str]) -> str:
+    return ", ".join(sorted({gpu for gpu, reason in pairs if reason in reasons}))
+
+
+def fix_gpu_cooling(advice: Advice) -> Action | None:
+    """Airflow, fans and inlet temperature, where heat is the reason."""
+    gpus = _gpus(_throttled(advice), _HEAT)
+    if not gpus:
+        return None
+    degrees = advice.read('max(gpu_temperature_celsius{sensor="die"})')
+    at = "" if degrees is None else f" ({degrees:.0f} °C)"
+    return advice.action(
+        "fix_gpu_cooling",
+        why=advice.say(
+            f"GPU {gpus} slows down for heat{at}: fans, dust, airflow, inlet temperature, neighbours in the rack",
+            f"GPU {gpus} 因过热降频{at}：检查风扇、积尘、风道、进风温度和机架邻居",
+        ),
+        cost=advice.say(
+            "callers are the losers while the host is out of service; until then fewer requests keep it cooler",
+            "可能需要让主机停止服务；在此之前减少请求可降温",
+        ),
+    )
+
+
+def raise_gpu_power_limit(advice: Advice) -> Action | None:
+    """Back to the board's default, where the limit in force is lower; silent where it is the default already."""
+    gpus = _gpus(_throttled(advice), frozenset({"power_cap"}))
+    now = advice.read("min(gpu_power_limit_watts)")
+    default = advice.number("gpu.power_limit_default_watts") or advice.number("gpu.power_limit_max_watts")
+    if not gpus or now is None or default is None or default <= now * 1.02:
+        return None
+    return advice.action(
+        "raise_gpu_power_limit",
+        from_value=round(now),
+        to_value=round(default),
+        flag=f"nvidia-smi -i {gpus.replace(' ', '')} -pl {default:.0f}",
+        why=advice.say(
+            f"the limit of GPU {gpus} is {now:.0f} W, the board's default is {default:.0f} W",
+            f"GPU {gpus} 的功耗上限为 {now:.0f} W，板卡默认值为 {default:.0f} W",
+        ),
+        cost=advice.say(
+            f"up to {default - now:.0f} W more for each GPU: power budget and cooling of the rack are the losers",
+            f"每个 GPU 最多增加 {default - now:.0f} W：代价是机架的供电预算和散热",
+        ),
+    )
+
+
+def service_gpu(advice: Advice) -> Action | None:
+    """Drain, reset, repair or replace, as the newest driver errors ask; silent where heat or a limit explains it."""
+    pairs = _throttled(advice)
+    brake = _gpus(pairs, frozenset({"power_brake"}))
+    if brake:
+        why = advice.say(
+            f"the power brake of GPU {brake} is pulled from outside: check power supplies, cables and the rack's limit",
+            f"GPU {brake} 的外部功耗制动被触发：检查电源、线缆和机架限额",
+        )
+        return _service(advice, why)
+    if pairs & {(gpu, reason) for gpu, reason in pairs if reason in _HEAT or reason == "power_cap"}:
+        return None
+    wanted = list(_wanted(advice))
+    remedy = next((remedy for remedy in _REMEDIES if remedy in wanted), "reset")
+    return _service(advice, "; ".join([*_named(advice), advice.say(*_REMEDIES[remedy])]))
+
+
+def _service(advice: Advice, why: str) -> Action:
+    return advice.action(
+        "service_gpu",
+        why=why,
+        cost=advice.say(
+            "the server is down meanwhile: move its traffic first; callers without another replica are the losers",
+            "期间服务不可用：先迁走流量；没有其他副本的调用方受损",
+        ),
+    )
+
+
+def _named(advice: Advice) -> list[str]:
+    """The newest hardware event in words, if there is one."""
+    for event in reversed(advice.frame.events):
+        gpu = event.fields.get("gpu", "?")
+        if event.name == "gpu_lost":
+            return [advice.say(f"GPU {gpu} is lost", f"GPU {gpu} 已丢失")]
+        if event.name == "xid" and str(event.fields.get("detail", "")).startswith("device"):
+            code, name = event.fields.get("code"), event.fields.get("name", "")
+            return [advice.say(f"Xid {code} on GPU {gpu} ({name})", f"GPU {gpu} 报告 Xid {code}")]
+    return []
+
+
+def _wanted(advice: Advice) -> Iterator[str]:
+    for event in advice.frame.events:
+        if event.name == "gpu_lost":
+            yield "reboot"
+        elif event.name == "xid":
+            kind, _, remedy = str(event.fields.get("detail", "")).partition(": ")
+            if kind == "device":
+                yield remedy
+    if (advice.read("sum(increase(gpu_nvlink_errors_total[$long]))") or 0) > 0:
+        yield "link"
