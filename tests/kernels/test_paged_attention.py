@@ -9,13 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infradoc_kernels import ops
 from infradoc_kernels.reference import paged_attention as module
 
 
 def run(paged: Any, q: torch.Tensor, query_lens: Sequence[int], context_lens: Sequence[int]) -> torch.Tensor:
     _, num_kv_heads, block_size, head_dim = paged.k_cache.shape
-    plan = ops.plan_attention(
+    plan = module.plan_attention(
         paged.block_tables,
         query_lens,
         context_lens,
@@ -23,7 +22,7 @@ def run(paged: Any, q: torch.Tensor, query_lens: Sequence[int], context_lens: Se
         head_dim=head_dim,
         block_size=block_size,
     )
-    return ops.paged_attention(q, paged.k_cache, paged.v_cache, plan, head_dim**-0.5)
+    return module.paged_attention(q, paged.k_cache, paged.v_cache, plan, head_dim**-0.5)
 
 
 def check(
@@ -111,7 +110,7 @@ def test_order_of_requests_does_not_matter(make_paged: Any) -> None:
 def test_groups_of_decodes_stay_small_and_cover_all_rows() -> None:
     lens = [1500, 3, 20, 700, 16, 64, 65, 1400, 30, 31] * 4
     tables = [list(range(math.ceil(n / 16))) for n in lens]
-    plan = ops.plan_attention(tables, [1] * len(lens), lens, num_kv_heads=3, head_dim=64, block_size=16)
+    plan = module.plan_attention(tables, [1] * len(lens), lens, num_kv_heads=3, head_dim=64, block_size=16)
     rows = sorted(row for group in plan.decodes for row in group.query_rows.tolist())
     assert rows == list(range(len(lens)))
     for group in plan.decodes:
@@ -127,7 +126,7 @@ def test_blocks_far_beyond_32_bits() -> None:
     per_block = heads * block_size * head_dim
     far = 3 * 2**31 // per_block
     flat = torch.zeros(1).expand(far * heads, block_size * head_dim)
-    plan = ops.plan_attention([[far - 1]], [1], [5], num_kv_heads=heads, head_dim=head_dim, block_size=block_size)
+    plan = module.plan_attention([[far - 1]], [1], [5], num_kv_heads=heads, head_dim=head_dim, block_size=block_size)
     rows = plan.decodes[0].cache_rows
     assert rows.dtype == torch.int64
     assert int(rows[-1]) * block_size * head_dim + block_size * head_dim == 3 * 2**31
@@ -142,7 +141,7 @@ def test_lengths_that_do_not_fit_are_refused(
     tables: list[list[int]], query_lens: list[int], context_lens: list[int]
 ) -> None:
     with pytest.raises(ValueError, match="block"):
-        ops.plan_attention(tables, query_lens, context_lens, num_kv_heads=1, head_dim=8, block_size=16)
+        module.plan_attention(tables, query_lens, context_lens, num_kv_heads=1, head_dim=8, block_size=16)
 
 
 def test_heads_that_do_not_divide_are_refused(make_paged: Any) -> None:

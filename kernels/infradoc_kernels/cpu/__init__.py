@@ -1,0 +1,1 @@
+"""Compiled CPU versions of the operations, by numba. Import only where numba is installed."""
