@@ -65,10 +65,11 @@ def _serve(config: EngineConfig) -> int:
     os.environ["OMP_NUM_THREADS"] = str(threads)  # OpenMP reads it once, when torch is loaded
     from infradoc_engine.memory import NotEnoughMemory
     from infradoc_engine.server.build import load
-    from infradoc_engine.server.serve import StartError, open_port, serve
+    from infradoc_engine.server.serve import StartError, check_faults, open_port, serve
     from infradoc_engine.weights.errors import ModelFileError
 
     try:
+        check_faults(config.server)
         listener = open_port(config.server)
         loaded = load(config)
         serve(config, loaded, listener)

@@ -16,12 +16,17 @@ from infradoc_engine.knobs import KNOBS, Knob, KnobValue
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_MAX_BODY_BYTES = 8 * 2**20
+_IN_BYTES = frozenset({"device_memory_bytes", "swap_space"})
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """The HTTP side. `max_body_bytes` bounds a request body; `stall_seconds` is the patience of /health."""
+    """The HTTP side. `max_body_bytes` bounds a request body; `stall_seconds` is the patience of /health.
+
+    `drain_seconds`: how long a change that needs a drain lets running requests finish. `faults` are to be on from the
+    start, as NAME[:key=value,...].
+    """
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -31,6 +36,9 @@ class ServerConfig:
     admin_token: str | None = None
     runtime_dir: Path = Path()
     debug: bool = False
+    drain_seconds: float = 10.0
+    enable_faults: bool = False
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-body-bytes", type=_size_argument, default=DEFAULT_MAX_BODY_BYTES, metavar="SIZE")
     parser.add_argument("--health-stall-seconds", type=float, default=10.0, metavar="S", help="patience of /health")
     parser.add_argument("--admin-remote", action="store_true", help="answer /admin to other hosts too (token needed)")
+    parser.add_argument("--drain-seconds", type=float, default=10.0, metavar="S", help="patience of a drain")
+    parser.add_argument("--enable-faults", action="store_true", help="let /admin/faults break this server on purpose")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="NAME[:KEY=VALUE,...]",
+        help="a fault to start with (repeatable)",
+    )
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         _add_knob(knobs, knob)
@@ -94,6 +111,9 @@ def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str]
         admin_token=environment.get("INFRADOC_ADMIN_TOKEN") or None,
         runtime_dir=Path(runtime_dir) if runtime_dir else default_runtime_dir(),
         debug=bool(environment.get("INFRADOC_DEBUG")),
+        drain_seconds=max(0.0, arguments.drain_seconds),
+        enable_faults=arguments.enable_faults,
+        faults=tuple(arguments.fault),
     )
     return EngineConfig(arguments.model, arguments.device, server, values, origins)
 
@@ -120,10 +140,11 @@ def _add_knob(group: argparse._ArgumentGroup, knob: Knob) -> None:
         group.add_argument(knob.flag, dest=knob.name, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
     convert: Callable[[str], object] = {"int": int, "float": float}.get(knob.kind, str)
-    if knob.name.endswith("_bytes"):
+    in_bytes = knob.name in _IN_BYTES
+    if in_bytes:
         convert = _size_argument
     choices = [str(b) for b in knob.bounds] if knob.kind == "choice" else None
-    metavar = None if choices else ("SIZE" if knob.name.endswith("_bytes") else "N")
+    metavar = None if choices else ("SIZE" if in_bytes else "N")
     group.add_argument(
         knob.flag, dest=knob.name, type=convert, choices=choices, default=None, metavar=metavar, help=text
     )

@@ -15,6 +15,7 @@ from infradoc_engine.core.request import FinishReason, Request
 from infradoc_engine.core.scheduler.output import ScheduleOutput
 from infradoc_engine.latency import LatencyLedger
 from infradoc_engine.metrics import EngineMetrics
+from infradoc_engine.refusals import is_out_of_memory
 
 if TYPE_CHECKING:
     from infradoc_engine.core.kv_cache_manager import KVCacheManager
@@ -28,11 +29,25 @@ FAILING_STEPS = 3  # so many failed steps in a row mean that tokens do not move,
 
 
 class Runner(Protocol):
-    """What the loop needs of a model runner; the tests drive the loop with one that has no torch."""
+    """What the loop needs of a model runner; the tests drive the loop with one that has no torch.
+
+    All but `execute` and `release` are called between two steps; those that change memory raise MemoryError.
+    """
+
+    @property
+    def num_blocks(self) -> int: ...
+    @property
+    def num_host_blocks(self) -> int: ...
+
+    block_size: int
 
     def execute(self, output: ScheduleOutput, params: Mapping[str, SamplingParams]) -> dict[str, Sampled]: ...
     def release(self, request_id: str) -> None: ...
     def grow_kv(self, num_blocks: int) -> None: ...
+    def shrink_kv(self, num_blocks: int) -> None: ...
+    def move_blocks(self, moves: Sequence[tuple[int, int]]) -> None: ...
+    def rebuild_kv(self, block_size: int, num_blocks: int) -> None: ...
+    def set_host_blocks(self, num_blocks: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,8 @@ class Engine:
         self.jobs: dict[str, Job] = {}
         self.last_step_unix: float | None = None
         self.failure: str | None = None  # why the loop ended, if it did
-        self.oom_steps = 0
+        self.oom_steps = 0  # steps that the allocator refused
+        self.before_step: list[Callable[[], None]] = []  # on the engine thread, without the lock: for faults
         self._deliver = deliver
         self._metrics = metrics
         self._log = log
@@ -163,11 +179,10 @@ class Engine:
             self._wake.notify()
         return future
 
-    def grow_pool(self, num_blocks: int) -> None:
-        """Raise the KV pool to `num_blocks`; call on the engine thread. The runner raises when memory is short."""
-        self.runner.grow_kv(num_blocks)
-        with self.lock:
-            self.cache.grow(num_blocks)
+    @property
+    def draining(self) -> bool:
+        """Whether no request is admitted at present; new ones queue."""
+        return self.scheduler.paused
 
     @property
     def num_running(self) -> int:
@@ -267,12 +282,14 @@ class Engine:
         self.runner.release(request_id)
 
     def _step(self) -> None:
+        for hook in self.before_step:
+            hook()
         start = time.monotonic()
         with self.lock:
             output = self.scheduler.schedule()
         self._mark_planned(output)
         self._report_stuck(output)
-        if not output.scheduled:
+        if not output.needs_runner:
             if not output.preempted and not output.finished:  # either has freed blocks: plan again at once
                 self._wait_for_change()
             return
@@ -290,6 +307,8 @@ class Engine:
 
     def _wait_for_change(self) -> None:
         """Nothing fits although there is work: only a command or the passing of a lease can change that."""
+        if self.draining:  # waiting is what was asked for: no reason to call the engine stuck
+            self._progress = time.monotonic()
         with self._wake:
             if not self._commands and not self._stopping:
                 self._wake.wait(0.05)
@@ -328,19 +347,22 @@ class Engine:
     def _note_step(self, output: ScheduleOutput, seconds: float, now: float) -> None:
         prefill, decode = output.num_prefill_tokens, output.num_decode_tokens
         phase = "mixed" if prefill and decode else ("prefill" if prefill else "decode")
-        self._metrics.step_seconds.observe(seconds, phase)
-        self._metrics.step_tokens.observe(prefill + decode)
+        if prefill + decode:  # a step that only swapped has no phase
+            self._metrics.step_seconds.observe(seconds, phase)
+            self._metrics.step_tokens.observe(prefill + decode)
         self._progress = now
         self.last_step_unix = time.time()
         self._failed_in_a_row = 0
 
     def _fail_step(self, output: ScheduleOutput, error: Exception) -> None:
         """The requests of a step that could not be computed end with an error; the others go on."""
-        memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+        memory = is_out_of_memory(error)
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         self._log(f"a step of {len(output.scheduled)} requests failed: {type(error).__name__}: {first_line}")
         self._failed_in_a_row += 1
         self.oom_steps += memory
+        with self.lock:
+            self.scheduler.abandon_step()
         if memory:
             failure = EngineFailure("memory", f"The engine ran out of memory. {first_line}")
         else:

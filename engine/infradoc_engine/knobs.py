@@ -19,7 +19,8 @@ class KnobError(ValueError):
 class Knob:
     """One knob. `bounds` is [lowest, highest] for numbers and the list of values for choices.
 
-    `change` says when a new value takes effect: live (at the next step), drain or restart (refused while serving).
+    `change` says when a new value takes effect: live (at the next step), drain (once what runs has finished or was
+    preempted; the change sees to that) or restart (refused while serving).
     `optional` knobs may be unset (None): the engine then derives the value at start.
     """
 
@@ -99,7 +100,7 @@ KNOBS: dict[str, Knob] = {
             None,
             (1, _MANY),
             "live",
-            "tokens that the KV pool holds; unset = derived from memory; grows while serving, shrinks at a restart",
+            "tokens that the KV pool holds; unset = derived from memory",
             optional=True,
         ),
         Knob(
@@ -128,6 +129,32 @@ KNOBS: dict[str, Knob] = {
             (0.01, 1.0),
             "drain",
             "share of device memory for weights, activations and KV pool",
+        ),
+        Knob(
+            "cuda_graph_max_bs",
+            "int",
+            64,
+            (1, 1024),
+            "drain",
+            "largest decode batch that runs as a CUDA graph",
+        ),
+        Knob("enforce_eager", "bool", False, (False, True), "live", "run without CUDA graphs; no effect on the CPU"),
+        Knob(
+            "preemption_mode",
+            "choice",
+            "recompute",
+            ("recompute", "swap"),
+            "live",
+            "what happens to a request that loses its blocks: computed again, or kept in swap_space while it has room",
+        ),
+        Knob("swap_space", "int", 0, (0, _TERA), "live", "bytes of host memory for the KV of preempted requests"),
+        Knob(
+            "activation_profile",
+            "choice",
+            "measure",
+            ("measure", "trust"),
+            "restart",
+            "measure a step and leave room for it, or trust gpu_memory_utilization to leave enough",
         ),
         Knob(
             "device_memory_bytes",

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from traceback import clear_frames
+from typing import TYPE_CHECKING
 
 import torch
 
+from infradoc_engine.budget import MemoryBudget
 from infradoc_engine.core.scheduler.output import ScheduledRequest, ScheduleOutput
-from infradoc_engine.kv_cache import KVCache, bytes_per_token
-from infradoc_engine.memory import (
-    MIB,
-    MemoryLimit,
-    NotEnoughMemory,
-    PoolRequest,
-    available_bytes,
-    is_out_of_memory,
-    measure_peak,
-    size_pool,
-    status_bytes,
-    trim_heap,
-)
+from infradoc_engine.graph_keeper import GraphKeeper
+from infradoc_engine.kv_cache import BlockMoves, KVCache
+from infradoc_engine.kv_host import HostTier
+from infradoc_engine.memory import MIB, NotEnoughMemory, measure_peak, trim_heap
 from infradoc_engine.models import registry
-from infradoc_engine.models.llama import weight_bytes
-from infradoc_engine.runner_limits import RUNTIME_BYTES, RunnerLimits, activation_bound, check_limits, largest_step
+from infradoc_engine.refusals import is_out_of_memory
+from infradoc_engine.runner_limits import RunnerLimits, StepPeak, activation_bound, check_limits, largest_step
 from infradoc_engine.sampler import GREEDY, Sampled, Sampler, SamplingParams
-from infradoc_engine.weights import ModelFiles
 from infradoc_kernels import ops
+
+if TYPE_CHECKING:  # brings the readers of model files with their packages
+    from infradoc_engine.weights import ModelFiles
 
 
 class ModelRunner:
@@ -44,30 +41,50 @@ class ModelRunner:
         kv_pool_tokens: int | None = None,
         gpu_memory_utilization: float = 0.9,
         device_memory_bytes: int | None = None,
+        activation_profile: str = "measure",
+        swap_space: int = 0,
+        enforce_eager: bool = False,
+        cuda_graph_max_bs: int = 64,
     ) -> None:
         """Loads the weights, measures a step at the limits and sizes the KV pool.
 
         `device_memory_bytes` on CPU is a real limit on this process from now on (see MemoryLimit); without it the
-        memory available at start counts and nothing is enforced. Raises ModelFileError, NotEnoughMemory (with the
-        account and the nearest settings that fit), ValueError for a setting outside its range.
+        memory available at start counts and nothing is enforced. `activation_profile` "trust": no step is measured and
+        the pool takes the whole share, as engines with a static share do. `swap_space`: bytes of host memory for the
+        blocks of swapped requests. Raises ModelFileError, NotEnoughMemory (with the account and the nearest settings
+        that fit), ValueError for a setting outside its range.
         """
         self.config = files.config
         self.device, self.dtype = _device(device), _dtype(dtype, _device(device))
         self.block_size = block_size
-        self.limits = RunnerLimits(max_num_batched_tokens, max_num_seqs, max_model_len)
-        check_limits(self.limits, block_size, gpu_memory_utilization, self.config.max_positions)
-        self._utilization = gpu_memory_utilization
-        self._limit, self._device_bytes = self._open_budget(device_memory_bytes)
+        limits = RunnerLimits(max_num_batched_tokens, max_num_seqs, max_model_len)
+        check_limits(limits, block_size, gpu_memory_utilization, self.config.max_positions)
+        c = self.config
+        # Compilers stay in the process for life: loaded before the budget opens, they are no part of it.
+        ops.warm_up(c.num_heads, c.num_kv_heads, c.head_dim, self.dtype, self.device)
+        self.budget = MemoryBudget(
+            self.config,
+            self.dtype,
+            self.device,
+            device_memory_bytes=device_memory_bytes,
+            utilization=gpu_memory_utilization,
+            limits=limits,
+        )
+        self._graphs = GraphKeeper(self.budget, eager=enforce_eager, max_batch=cuda_graph_max_bs)
         self._sampler = Sampler()
-        self.activation_bytes = 0
         try:
             with torch.inference_mode():
                 self._load(files)
-                self.activation_bytes = self._profile()
-                self._cache = self._allocate_pool(kv_pool_tokens)
+                if activation_profile == "measure":
+                    self.budget.step = StepPeak(self.config, self._profile(), limits)
+                self._graphs.reserve(self._model, block_size)
+                blocks = self.budget.plan_pool(kv_pool_tokens, block_size)
+                self._cache = self._allocate_pool(block_size, blocks)
+                self._host = HostTier(self._cache)
+                self.set_host_blocks(self.host_blocks_for(swap_space))
+                self._graphs.start(self._cache)
         except BaseException:
-            if self._limit is not None:
-                self._limit.lift()
+            self.budget.lift()
             raise
 
     # -- facts -------------------------------------------------------------------------------------------------------
@@ -77,68 +94,192 @@ class ModelRunner:
         return self._cache.num_blocks
 
     @property
+    def num_host_blocks(self) -> int:
+        """Blocks of host memory for swapped requests."""
+        return self._host.num_blocks
+
+    @property
     def vocab_size(self) -> int:
         return self.config.vocab_size
 
     @property
+    def limits(self) -> RunnerLimits:
+        """What a step may be made of."""
+        return self.budget.limits
+
+    @property
     def device_bytes(self) -> int:
         """The device memory that the budget was taken from."""
-        return self._device_bytes
+        return self.budget.device_bytes
 
     def kv_bytes_per_token(self) -> int:
         """Bytes of KV of one token over all layers."""
-        return bytes_per_token(self.config, self.dtype)
+        return self.budget.bytes_per_token
 
     def memory_account(self) -> dict[str, int]:
-        """Bytes by part: weights, kv, activations (the measured peak of a step), graphs, other."""
-        return {
-            "weights": self._model.weight_bytes,
-            "kv": self._cache.num_bytes,
-            "activations": self.activation_bytes,
-            "graphs": 0,
-            "other": self._other_bytes(self._model.weight_bytes + self._cache.num_bytes),
-        }
+        """Bytes by part: weights, kv, activations (set aside for a step), graphs, other."""
+        return self.budget.account()
 
     def free_bytes(self) -> int:
         """What a larger KV pool could still take of the budget."""
-        left = int(self._device_bytes * self._utilization) - sum(self.memory_account().values())
-        if self._limit is None and self.device.type == "cpu":
-            left = min(left, available_bytes())
-        return max(left, 0)
+        return self.budget.free_bytes()
+
+    def transfer_bytes(self) -> dict[str, int]:
+        """KV moved between device and host since the start, by direction."""
+        return {"out": self._host.bytes_out, "in": self._host.bytes_in}
+
+    @property
+    def graph_steps(self) -> int:
+        """Of all steps, those that ran as a CUDA graph."""
+        return self._graphs.steps
+
+    def allocator_stats(self) -> dict[str, int]:
+        """torch's caching allocator on this GPU; empty on the CPU, which has none."""
+        if self.device.type != "cuda":
+            return {}
+        stats = torch.cuda.memory_stats(self.device)
+        return {
+            "allocated_bytes": stats.get("allocated_bytes.all.current", 0),
+            "reserved_bytes": stats.get("reserved_bytes.all.current", 0),
+            "inactive_split_bytes": stats.get("inactive_split_bytes.all.current", 0),
+            "requested_bytes": stats.get("requested_bytes.all.current", 0),
+            "ooms": stats.get("num_ooms", 0),
+            "alloc_retries": stats.get("num_alloc_retries", 0),
+        }
 
     # -- work --------------------------------------------------------------------------------------------------------
 
     def execute(self, output: ScheduleOutput, params: Mapping[str, SamplingParams]) -> dict[str, Sampled]:
-        """Runs one step: copies blocks, writes KV, returns a token for each request that samples.
+        """Runs one step: swaps out, copies blocks, swaps in, writes KV, returns a token for each request that samples.
 
-        A request without params is sampled greedily. Raises NotEnoughMemory when the allocator refuses; KV already
-        written stays valid, so the step may be run again.
+        In that order: a block that is swapped out may be handed out again in the same step. A request without params is
+        sampled greedily. Raises NotEnoughMemory when the allocator refuses; KV already written stays valid, so the
+        step may be run again.
         """
         try:
             with torch.inference_mode():
+                self._host.swap_out(output.swap_out)
                 self._cache.copy_blocks(output.block_copies)
+                self._host.swap_in(output.swap_in)
                 if not output.scheduled:
                     return {}
-                logits = self._forward(output.scheduled, self._cache)
+                logits, best = self._decoded(output.scheduled)
                 sampling = [s.request_id for s in output.scheduled if s.samples]
                 if not sampling:
                     return {}
-                picked = self._sampler.sample(logits, sampling, [params.get(i, GREEDY) for i in sampling])
+                asked = [params.get(i, GREEDY) for i in sampling]
+                if best is not None and all(p.temperature == 0.0 and p.logprobs is None for p in asked):
+                    picked = [Sampled(token) for token in best.tolist()]
+                else:
+                    picked = self._sampler.sample(logits, sampling, asked)
         except Exception as error:
             raise self._refused(error, "a step", output.num_prefill_tokens + output.num_decode_tokens) from error
         return dict(zip(sampling, picked, strict=True))
+
+    def logits(self, scheduled: list[ScheduledRequest]) -> torch.Tensor:
+        """Logits [rows that sample, vocab_size] of a step, float32, valid until the next step; for checks."""
+        with torch.inference_mode():
+            return self._decoded(scheduled)[0]
+
+    def _decoded(self, scheduled: list[ScheduledRequest]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits of the rows that sample and, where a graph ran, their greedy choice."""
+        decoded = self._graphs.decode(scheduled)
+        if decoded is None:
+            return self._forward(scheduled, self._cache), None
+        return decoded.logits, decoded.best
 
     def release(self, request_id: str) -> None:
         """Drops what is kept for a request: call it when the request is finished."""
         self._sampler.release(request_id)
 
+    # -- the pool, between two steps ---------------------------------------------------------------------------------
+
     def grow_kv(self, num_blocks: int) -> None:
-        """Enlarges the KV pool between two steps; contents stay. NotEnoughMemory leaves the old pool whole."""
+        """Enlarges the KV pool; contents stay. NotEnoughMemory leaves the old pool whole."""
+        self.budget.check_growth(num_blocks, self.block_size)
+        self._change_pool(num_blocks, self._cache.grow)
+
+    def shrink_kv(self, num_blocks: int) -> None:
+        """Keeps the first `num_blocks` and gives the memory of the others back. NotEnoughMemory changes nothing."""
+        self._change_pool(num_blocks, self._cache.shrink)
+
+    def _change_pool(self, num_blocks: int, change: Callable[[int], None]) -> None:
+        self._graphs.forget()
         try:
             with torch.inference_mode():
-                self._cache.grow(num_blocks)
+                change(num_blocks)
         except Exception as error:
             raise self._refused(error, "a KV pool", num_blocks * self.block_size) from error
+        finally:
+            self.budget.kv_bytes = self._cache.num_bytes
+            self._give_back()
+
+    def move_blocks(self, moves: BlockMoves) -> None:
+        """Copies blocks (source, destination), all sources read first. NotEnoughMemory may leave them half copied."""
+        try:
+            with torch.inference_mode():
+                self._cache.copy_blocks(moves)
+        except Exception as error:
+            raise self._refused(error, "moving KV blocks", len(moves) * self.block_size) from error
+
+    def rebuild_kv(self, block_size: int, num_blocks: int) -> None:
+        """A new pool instead of the old one, whose contents are lost; the host tier is emptied with it.
+
+        NotEnoughMemory brings a pool of the old shape back, without its contents.
+        """
+        old = self.block_size, self.num_blocks
+        host_bytes = self._host.num_bytes
+        self._graphs.drop()
+        self._cache.layers.clear()  # both pools at once would need room for both
+        self._give_back()
+        try:
+            self._use_pool(block_size, num_blocks)
+        except Exception:
+            self._use_pool(*old)
+            raise
+        finally:
+            self.set_host_blocks(self.host_blocks_for(host_bytes))
+
+    def _use_pool(self, block_size: int, num_blocks: int) -> None:
+        with torch.inference_mode():
+            self._cache = self._allocate_pool(block_size, num_blocks)
+        self.block_size = block_size
+        self._host.attach(self._cache)
+        self._graphs.renew(self._cache)
+
+    def host_blocks_for(self, num_bytes: int) -> int:
+        """Whole blocks in `num_bytes` of host memory."""
+        return num_bytes // self._host.block_bytes
+
+    def set_host_blocks(self, num_blocks: int) -> None:
+        """Size of the host tier; contents of the blocks that stay are kept. NotEnoughMemory leaves the old size."""
+        before = self._host.num_blocks
+        self.budget.allow_host(max(num_blocks, before) * self._host.block_bytes)
+        try:
+            self._host.resize(num_blocks)
+        except Exception as error:
+            raise self._refused(error, "a swap space", num_blocks * self.block_size) from error
+        finally:
+            self.budget.allow_host(self._host.num_bytes)
+
+    def set_step_limits(self, max_num_batched_tokens: int, max_num_seqs: int) -> None:
+        """Says how large a step may become. NotEnoughMemory when what it would take is not there."""
+        limits = replace(self.limits, max_num_batched_tokens=max_num_batched_tokens, max_num_seqs=max_num_seqs)
+        self.budget.check_step(limits)
+        self.budget.limits = limits
+        self._graphs.renew(self._cache)
+
+    def settle(self, max_model_len: int, gpu_memory_utilization: float, graph_max_batch: int) -> None:
+        """Takes over what a drain changed beside the pool; the pool was planned for it."""
+        self.budget.limits = replace(self.limits, max_model_len=max_model_len)
+        self.budget.utilization = gpu_memory_utilization
+        self._graphs.max_batch = graph_max_batch
+        self._graphs.renew(self._cache)
+
+    def set_eager(self, eager: bool) -> None:
+        """Whether decodes run without CUDA graphs; the CPU has none."""
+        self._graphs.eager = eager
+        self._graphs.renew(self._cache)
 
     def _forward(
         self, scheduled: list[ScheduledRequest], cache: KVCache, num_layers: int | None = None
@@ -171,40 +312,27 @@ class ModelRunner:
         )
 
     def _ids(self, values: list[int]) -> torch.Tensor:
+        if self.device.type == "cuda":  # pinned and not waited for: the host runs ahead of the device
+            return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(self.device, non_blocking=True)
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def _open_budget(self, device_memory_bytes: int | None) -> tuple[MemoryLimit | None, int]:
-        if self.device.type == "cuda":
-            _, total = torch.cuda.mem_get_info(self.device)
-            if device_memory_bytes and device_memory_bytes < total:
-                torch.cuda.set_per_process_memory_fraction(device_memory_bytes / total, self.device)
-            return None, min(device_memory_bytes or total, total)
-        need = weight_bytes(self.config, self.dtype, self.device)
-        device_bytes = device_memory_bytes or available_bytes()
-        if need > device_bytes * self._utilization:
-            one_request = self.limits.max_model_len * self.kv_bytes_per_token()
-            least = need + activation_bound(self.config, self.limits) + one_request + RUNTIME_BYTES
-            wanted = int(least / self._utilization)
-            raise NotEnoughMemory(
-                f"The weights of {self.config.name or 'the model'} take {need // MIB} MiB, but {device_bytes // MIB} "
-                f"MiB of device memory times {self._utilization:g} is less; give at least "
-                f"--device-memory-bytes {wanted}.",
-                {"weights": need},
-                {"device_memory_bytes": wanted},
-            )
-        self._base_bytes = status_bytes("VmData") or 0
-        return (MemoryLimit(device_memory_bytes) if device_memory_bytes else None), device_bytes
-
     def _load(self, files: ModelFiles) -> None:
         try:
             self._model = registry.build(
-                self.config, files.tensors(), self.dtype, self.device, self.limits.max_model_len
+                self.config, files.tensors(), self.dtype, self.device, self.config.max_positions
             )
         except Exception as error:
             raise self._refused(error, "the weights", None) from error
+        self.budget.weight_bytes = self._model.weight_bytes
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Returns freed memory to the system and the device, where others may need it and readings count it."""
         trim_heap()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _profile(self) -> int:
         """Bytes a step takes beside weights and KV, measured on a step at the limits through the first layer.
@@ -225,51 +353,34 @@ class ModelRunner:
                 torch.cuda.reset_peak_memory_stats(self.device)
                 before = torch.cuda.memory_allocated(self.device)
                 work()
-                return int(torch.cuda.max_memory_allocated(self.device)) - before
+                highest = int(torch.cuda.max_memory_allocated(self.device))
+                self._give_back()
+                return highest - before
             peak = measure_peak(work)
             trim_heap()
         except Exception as error:
             raise self._refused(error, "a step at the limits", self.limits.max_num_batched_tokens) from error
         return peak if peak is not None else activation_bound(self.config, self.limits)
 
-    def _allocate_pool(self, pool_tokens: int | None) -> KVCache:
-        num_blocks = size_pool(self._pool_request(pool_tokens))
+    def _allocate_pool(self, block_size: int, num_blocks: int) -> KVCache:
         try:
-            return KVCache(self.config, num_blocks, self.block_size, self.dtype, self.device)
+            cache = KVCache(self.config, num_blocks, block_size, self.dtype, self.device)
         except Exception as error:
-            raise self._refused(error, "the KV pool", num_blocks * self.block_size) from error
-
-    def _other_bytes(self, known: int) -> int:
-        """What the process took beside the known parts since the budget was opened: stacks, buffers, heap slack."""
-        if self.device.type != "cpu":
-            return 0
-        return max((status_bytes("VmData") or 0) - self._base_bytes - known, 0)
-
-    def _pool_request(self, pool_tokens: int | None) -> PoolRequest:
-        weights = self._model.weight_bytes
-        return PoolRequest(
-            device_bytes=self._device_bytes,
-            utilization=self._utilization,
-            weight_bytes=weights,
-            activation_bytes=self.activation_bytes,
-            other_bytes=self._other_bytes(weights),
-            bytes_per_token=self.kv_bytes_per_token(),
-            block_size=self.block_size,
-            max_model_len=self.limits.max_model_len,
-            max_num_seqs=self.limits.max_num_seqs,
-            pool_tokens=pool_tokens,
-        )
+            raise self._refused(error, "the KV pool", num_blocks * block_size) from error
+        self.budget.kv_bytes = cache.num_bytes
+        return cache
 
     def _refused(self, error: Exception, what: str, tokens: int | None) -> Exception:
         """NotEnoughMemory for a refused allocation; any other error as it is."""
         if not is_out_of_memory(error) or isinstance(error, NotEnoughMemory):
             return error
-        trim_heap()  # what the failed work freed shall serve the next, also as fresh maps
+        clear_frames(error.__traceback__)  # they hold the tensors of the failed work
+        self._give_back()  # what it freed shall serve the next, also as fresh maps
         size = "" if tokens is None else f" of {tokens} tokens"
-        account = self.memory_account() if hasattr(self, "_cache") else {}
+        account = self.memory_account() if self.budget.kv_bytes else {}
         parts = ", ".join(f"{part} {size // MIB}" for part, size in account.items() if size)
         return NotEnoughMemory(
-            f"No memory for {what}{size}: the allocator refused within {self._device_bytes // MIB} MiB of device memory"
+            f"No memory for {what}{size}: the allocator refused within {self.device_bytes // MIB} MiB of device memory"
             f"{f' (in MiB: {parts})' if parts else ''}; lower max_num_batched_tokens or the KV pool, or raise "
             "device_memory_bytes.",
             account,
@@ -278,12 +389,12 @@ class ModelRunner:
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     if name not in ("cpu", "cuda"):
         raise ValueError(f"device {name!r} is not known; use auto, cpu or cuda")
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda: this PyTorch finds no GPU that it can use; use --device cpu or auto")
-    return torch.device(name)
+    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else torch.device(name)
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:

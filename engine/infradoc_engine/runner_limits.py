@@ -32,6 +32,19 @@ def activation_bound(c: ModelConfig, limits: RunnerLimits) -> int:
     return 4 * (values + mask + context) + 32 * limits.max_num_seqs * c.vocab_size
 
 
+@dataclass(frozen=True, slots=True)
+class StepPeak:
+    """The measured peak of a step, and where it was measured: elsewhere it is scaled as the bound from shapes is."""
+
+    config: ModelConfig
+    num_bytes: int
+    limits: RunnerLimits
+
+    def at(self, limits: RunnerLimits) -> int:
+        """Bytes of a step at `limits`."""
+        return int(self.num_bytes * activation_bound(self.config, limits) / activation_bound(self.config, self.limits))
+
+
 def check_limits(limits: RunnerLimits, block_size: int, utilization: float, max_positions: int) -> None:
     """Raises ValueError, one sentence, for a setting outside its range."""
     for name, value in (

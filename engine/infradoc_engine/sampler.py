@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from infradoc_kernels import ops
+
 # Top-p looks among this many best tokens before it sorts the whole vocabulary: 0.3, 0.7 and 3.3 ms a row for 512, 4,096
 # and all of 49,152 tokens. What matters is nearly always among the first few hundred.
 LOOKS = (512, 4096)
@@ -63,7 +65,7 @@ class Sampler:
         self, logits: torch.Tensor, request_ids: Sequence[str], params: Sequence[SamplingParams]
     ) -> list[Sampled]:
         """One token for each row of logits: [num_rows, vocab_size] float32; not changed."""
-        tokens: list[int] = logits.argmax(dim=-1).tolist()
+        tokens: list[int] = ops.argmax(logits).tolist()
         drawing = [row for row, p in enumerate(params) if p.temperature > 0.0]
         if drawing:
             picked = self._draw(logits, drawing, request_ids, params)

@@ -56,3 +56,15 @@ def test_sizes(text: str, size: int) -> None:
 def test_no_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
+
+
+def test_faults_and_patience_come_from_flags() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = ["--enable-faults", "--fault", "stall", "--fault", "slow_step:seconds=1", "--drain-seconds", "2.5"]
+    config = from_arguments(parser.parse_args([*given, "--swap-space", "64MiB"]), {})
+    assert config.server.enable_faults and config.server.faults == ("stall", "slow_step:seconds=1")
+    assert config.server.drain_seconds == 2.5
+    assert config.knobs["swap_space"] == 64 << 20
+    plain = from_arguments(parser.parse_args([]), {})
+    assert not plain.server.enable_faults and plain.server.faults == () and plain.server.drain_seconds == 10.0

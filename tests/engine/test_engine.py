@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infradoc_engine import pool_changes
 from infradoc_engine.core.kv_cache_manager import KVCacheManager
 from infradoc_engine.core.request import Request
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
@@ -23,11 +24,13 @@ from infradoc_engine.sampler import Sampled, SamplingParams
 class CountingRunner:
     """Token n of a request is n; `before_step` may raise, or wait, as a real step might."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_blocks: int) -> None:
         self.before_step: Callable[[ScheduleOutput], None] = lambda output: None
         self.released: list[str] = []
         self.counts: dict[str, int] = {}
-        self.grown: list[int] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.num_blocks, self.block_size, self.num_host_blocks = num_blocks, 4, 0
+        self.refuse: str | None = None  # the call that finds no memory
 
     def execute(self, output: ScheduleOutput, params: Mapping[str, SamplingParams]) -> dict[str, Sampled]:
         self.before_step(output)
@@ -43,14 +46,36 @@ class CountingRunner:
         self.released.append(request_id)
 
     def grow_kv(self, num_blocks: int) -> None:
-        self.grown.append(num_blocks)
+        self._note("grow", num_blocks)
+        self.num_blocks = num_blocks
+
+    def shrink_kv(self, num_blocks: int) -> None:
+        self._note("shrink", num_blocks)
+        self.num_blocks = num_blocks
+
+    def move_blocks(self, moves: Sequence[tuple[int, int]]) -> None:
+        if moves:
+            self._note("move", list(moves))
+
+    def rebuild_kv(self, block_size: int, num_blocks: int) -> None:
+        self._note("rebuild", (block_size, num_blocks))
+        self.block_size, self.num_blocks = block_size, num_blocks
+
+    def set_host_blocks(self, num_blocks: int) -> None:
+        self._note("host", num_blocks)
+        self.num_host_blocks = num_blocks
+
+    def _note(self, name: str, value: Any) -> None:
+        if name == self.refuse:
+            raise MemoryError(f"no memory to {name}")
+        self.calls.append((name, value))
 
 
 class Bench:
     """An engine with what it delivered."""
 
     def __init__(self, num_blocks: int = 64) -> None:
-        self.runner = CountingRunner()
+        self.runner = CountingRunner(num_blocks)
         self.cache = KVCacheManager(num_blocks, 4, prefix_caching=False)
         limits = SchedulerLimits(max_num_seqs=4, max_num_batched_tokens=64, max_model_len=128, prefix_caching=False)
         self.events: list[TokenEvent] = []
@@ -182,8 +207,6 @@ def test_call_returns_results_and_exceptions(bench: Bench) -> None:
     assert bench.engine.call(threading.current_thread).result(10).name == "engine"
     with pytest.raises(ValueError, match="no"):
         bench.engine.call(fail).result(10)
-    bench.engine.call(lambda: bench.engine.grow_pool(80)).result(10)
-    assert bench.runner.grown == [80] and bench.cache.num_blocks == 80
 
 
 def test_too_long_comes_back_as_a_failure(bench: Bench) -> None:
@@ -299,3 +322,130 @@ def test_ledger_spans_cover_preemption() -> None:
             assert engine_side == pytest.approx(ledger.engine_end - ledger.arrival, abs=1e-6)
     finally:
         bench.engine.stop()
+
+
+def _while_running(bench: Bench, *names: str, max_tokens: int = 40) -> None:
+    """Submit and wait until each has a token."""
+    for name in names:
+        bench.submit(name, prompt=6, max_tokens=max_tokens)
+    bench.wait(lambda: {e.request_id for e in bench.events if e.token} >= set(names))
+
+
+def _on_engine(bench: Bench, change: Callable[[], Any]) -> Any:
+    return bench.engine.call(change).result(10)
+
+
+@pytest.mark.parametrize("num_blocks", [80, 20])
+def test_a_new_pool_size_moves_all_parts_and_loses_no_token(bench: Bench, num_blocks: int) -> None:
+    bench.runner.before_step = lambda output: time.sleep(0.002)
+    _while_running(bench, "a", "b", "c")
+    change = pool_changes.grow_pool if num_blocks > 64 else pool_changes.shrink_pool
+    _on_engine(bench, lambda: change(bench.engine, num_blocks))
+    assert bench.cache.num_blocks == bench.runner.num_blocks == num_blocks
+    bench.wait(bench.ended("a", "b", "c"))
+    for name in "abc":
+        assert [event.token.token_id for event in bench.of(name) if event.token] == list(range(1, 41))
+    bench.cache.check_integrity()
+
+
+def test_a_shrunken_pool_sends_back_to_the_queue_who_does_not_fit(bench: Bench) -> None:
+    bench.runner.before_step = lambda output: time.sleep(0.002)
+    _while_running(bench, "a", "b", "c", max_tokens=30)
+    bench.wait(lambda: len(bench.of("c")) >= 12)
+    _on_engine(bench, lambda: pool_changes.shrink_pool(bench.engine, 10))
+    assert bench.engine.scheduler.stats.preemptions["resize"] >= 1
+    bench.wait(bench.ended("a", "b", "c"))
+    assert all(event.failure is None for event in bench.events)
+    assert [len([e for e in bench.of(name) if e.token]) for name in "abc"] == [30, 30, 30]
+    bench.cache.check_integrity()
+
+
+@pytest.mark.parametrize(("call", "change"), [("grow", "grow_pool"), ("shrink", "shrink_pool")])
+def test_a_size_without_memory_changes_nothing(bench: Bench, call: str, change: str) -> None:
+    bench.runner.refuse = call
+    size = 80 if call == "grow" else 20
+    with pytest.raises(MemoryError, match=call):
+        _on_engine(bench, lambda: getattr(pool_changes, change)(bench.engine, size))
+    assert bench.cache.num_blocks == bench.runner.num_blocks == 64
+    bench.submit("a")
+    bench.wait(bench.ended("a"))
+    bench.cache.check_integrity()
+
+
+def test_leaked_blocks_come_back_with_their_owner(bench: Bench) -> None:
+    bench.runner.before_step = lambda output: time.sleep(0.002)
+    _while_running(bench, "a", "b")
+    _on_engine(bench, lambda: bench.cache.leak(1, bench.engine.scheduler.get("b")))
+    bench.wait(bench.ended("a", "b"))
+    assert bench.cache.ledger().leaked == 1
+    done = _on_engine(bench, lambda: pool_changes.defragment(bench.engine))
+    assert [item.owner for item in done.reclaimed] == ["b"] and bench.cache.ledger().leaked == 0
+    bench.cache.check_integrity()
+
+
+def test_kv_that_could_not_be_moved_is_computed_again(bench: Bench) -> None:
+    bench.runner.before_step = lambda output: time.sleep(0.002)
+    _while_running(bench, "a", "b")
+    bench.engine.abort("a")  # leaves a hole below b
+    bench.runner.refuse = "move"
+    with pytest.raises(MemoryError, match="move"):
+        _on_engine(bench, lambda: pool_changes.defragment(bench.engine))
+    bench.wait(bench.ended("b"))
+    assert bench.engine.scheduler.stats.preemptions["fault"] == 1
+    assert [event.token.token_id for event in bench.of("b") if event.token] == list(range(1, 41))
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_another_block_size_keeps_the_queue(bench: Bench, refused: bool) -> None:
+    bench.runner.before_step = lambda output: time.sleep(0.002)
+    _while_running(bench, "a", "b")
+
+    def change() -> None:
+        with bench.engine.lock:
+            bench.engine.scheduler.preempt_all("resize")
+        bench.runner.refuse = "rebuild" if refused else None
+        pool_changes.rebuild_pool(bench.engine, 8, 30)
+
+    if refused:
+        with pytest.raises(MemoryError):
+            _on_engine(bench, change)
+    else:
+        _on_engine(bench, change)
+    cache = bench.engine.cache
+    assert cache is bench.engine.scheduler.cache and cache is not bench.cache
+    assert (cache.block_size, cache.num_blocks) == ((4, 64) if refused else (8, 30))
+    bench.wait(bench.ended("a", "b"))
+    for name in "ab":
+        assert [event.token.token_id for event in bench.of(name) if event.token] == list(range(1, 41))
+    cache.check_integrity()
+
+
+def test_host_blocks_follow_on_both_sides(bench: Bench) -> None:
+    for size in (7, 3, 0):
+        _on_engine(bench, lambda size=size: pool_changes.set_host_blocks(bench.engine, size))
+        assert bench.runner.num_host_blocks == bench.cache.host_blocks == size
+
+
+def test_a_pause_queues_and_is_no_stall(bench: Bench) -> None:
+    bench.engine.scheduler.pause()
+    bench.submit("a")
+    _on_engine(bench, lambda: None)
+    time.sleep(0.1)
+    assert bench.engine.draining and bench.engine.num_waiting == 1 and not bench.events
+    assert bench.engine.trouble(0.09) is None
+    bench.engine.scheduler.resume()
+    bench.wait(bench.ended("a"))
+
+
+def test_only_refused_allocations_count_as_such(bench: Bench) -> None:
+    texts = iter(["no memory was harmed: shape mismatch", "can't allocate memory: you tried to allocate 8 bytes"])
+
+    def fail(output: ScheduleOutput) -> None:
+        raise RuntimeError(next(texts))
+
+    bench.runner.before_step = fail
+    for name in "ab":
+        bench.submit(name)
+        bench.wait(bench.ended(name))
+    kinds = [event.failure.kind for event in bench.events if event.failure]
+    assert kinds == ["internal", "memory"] and bench.engine.oom_steps == 1

@@ -15,12 +15,11 @@ import torch
 
 from infradoc_engine.memory import (
     NotEnoughMemory,
-    PoolRequest,
     available_bytes,
-    is_out_of_memory,
-    size_pool,
     status_bytes,
 )
+from infradoc_engine.pool_size import PoolRequest, size_pool
+from infradoc_engine.refusals import is_out_of_memory
 
 MIB = 1 << 20
 linux = pytest.mark.skipif(status_bytes("VmData") is None, reason="needs /proc")
@@ -111,7 +110,8 @@ def test_refused_allocations_are_told_from_other_faults() -> None:
 @linux
 def test_limit_makes_torch_itself_raise_and_recover() -> None:
     result = in_child("""
-from infradoc_engine.memory import MemoryLimit, is_out_of_memory
+from infradoc_engine.memory import MemoryLimit
+from infradoc_engine.refusals import is_out_of_memory
 MIB = 1 << 20
 with MemoryLimit(200 * MIB) as limit:
     held = torch.empty(150 * MIB, dtype=torch.uint8)
@@ -225,3 +225,62 @@ print(json.dumps([str(refusal), refusal.fits, refusal.account, fitting.num_block
     assert fits and account["weights"] > 500 * MIB
     for knob, value in fits.items():
         assert f"--{knob.replace('_', '-')} {value}" in message
+
+
+@linux
+def test_a_shrunken_pool_makes_room_for_others(model_path: Path) -> None:
+    refused, granted, blocks, tokens, back = in_child(
+        RUNNER.format(path=str(model_path))
+        + """
+runner = ModelRunner(files, device_memory_bytes=1200 * MIB, kv_pool_tokens=6400, max_model_len=128, max_num_seqs=4)
+prompt = list(range(100, 130))
+def step():
+    part = ScheduledRequest("a", prompt, 0, [2, 3], True, True)
+    return runner.execute(ScheduleOutput(0, [part]), {})["a"].token_id
+def take():
+    try:
+        return torch.empty(300 * MIB, dtype=torch.uint8).numel()
+    except RuntimeError:
+        return 0
+tokens, blocks = [step()], [runner.num_blocks]
+refused = take()
+runner.shrink_kv(16)
+granted = take()
+tokens.append(step())
+blocks.append(runner.num_blocks)
+runner.rebuild_kv(32, 8)
+tokens.append(step())
+runner.rebuild_kv(64, 100)  # and what was freed can be had again by the pool itself
+blocks.append(runner.num_blocks)
+try:
+    runner.rebuild_kv(64, 100_000)
+except NotEnoughMemory as error:
+    back = [str(error), runner.num_blocks, runner.block_size]
+print(json.dumps([refused, granted, blocks, tokens, back]))
+"""
+    )
+    assert refused == 0 and granted == 300 * MIB
+    assert blocks == [400, 16, 100] and len(set(tokens)) == 1
+    assert back[0].startswith("No memory for the KV pool of 6400000 tokens") and back[1:] == [100, 64]
+
+
+@linux
+def test_swap_space_stands_beside_the_budget(model_path: Path) -> None:
+    before, after, hosts, refused = in_child(
+        RUNNER.format(path=str(model_path))
+        + """
+runner = ModelRunner(files, device_memory_bytes=1000 * MIB, kv_pool_tokens=512, max_model_len=128, max_num_seqs=4)
+before = runner.free_bytes()
+runner.set_host_blocks(runner.host_blocks_for(600 * MIB))  # more than is left of the device
+after = runner.free_bytes()
+hosts = [runner.num_host_blocks, runner.budget.host_bytes]
+try:
+    torch.empty(1000 * MIB, dtype=torch.uint8)
+    refused = False
+except RuntimeError:
+    refused = True
+print(json.dumps([before, after, hosts, refused]))
+"""
+    )
+    assert abs(before - after) < 8 * MIB and refused is True
+    assert hosts[0] == 600 * MIB // (16 * 46_080) and hosts[1] == hosts[0] * 16 * 46_080

@@ -7,7 +7,7 @@ a hash by which it can be found again), or in use (one reference or more, hash o
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from infradoc_engine.core.errors import IntegrityError, NoFreeBlocks
 
@@ -111,6 +111,18 @@ class BlockPool:
         else:
             self._cached[block] = None
 
+    def reclaim(self, block: int) -> None:
+        """Free a block that nobody will ever release, whatever its references. The caller knows that no table has it.
+
+        Its content goes too: where the accounts of a block went wrong, what it holds is not to be trusted either.
+        """
+        if self._refs[block] == 0:
+            raise IntegrityError(f"block {block} is not in use and cannot be reclaimed")
+        self._refs[block] = 0
+        self._num_used -= 1
+        self._forget_hash(block)
+        self._free.append(block)
+
     def refresh(self, block: int) -> None:
         """Make a cached block the last one to be evicted; no change for a block in use."""
         if block in self._cached:
@@ -141,6 +153,35 @@ class BlockPool:
         self._refs.extend([0] * (num_blocks - old))
         self._hashes.extend([None] * (num_blocks - old))
         self._free.extend(range(old, num_blocks))
+
+    def shrink(self, num_blocks: int) -> None:
+        """Cut the pool to `num_blocks`; free and cached blocks beyond are gone.
+
+        ValueError, and no change, when that is no shrinking or a block beyond is in use.
+        """
+        if not 1 <= num_blocks < self.num_blocks:
+            raise ValueError(f"a pool of {self.num_blocks} blocks cannot shrink to {num_blocks}")
+        beyond = sum(1 for refs in self._refs[num_blocks:] if refs)
+        if beyond:
+            way_out = "defragment first" if self._num_used <= num_blocks else "let requests finish or preempt them"
+            raise ValueError(f"{beyond} of {self._num_used} blocks in use lie beyond {num_blocks}: {way_out}")
+        for block in [block for block in self._cached if block >= num_blocks]:
+            del self._cached[block]
+            self._forget_hash(block)
+        del self._refs[num_blocks:], self._hashes[num_blocks:]
+        self._free = deque(block for block in self._free if block < num_blocks)
+
+    def relocate(self, target: Sequence[int]) -> None:
+        """Give every block the new id target[id], a permutation of all. References, hashes and eviction order follow.
+
+        Free blocks are handed out from the lowest on afterwards. O(num_blocks).
+        """
+        refs, hashes = list(self._refs), list(self._hashes)
+        for block, place in enumerate(target):
+            self._refs[place], self._hashes[place] = refs[block], hashes[block]
+        self._by_hash = {digest: target[block] for digest, block in self._by_hash.items()}
+        self._cached = OrderedDict((target[block], None) for block in self._cached)
+        self._free = deque(sorted(target[block] for block in self._free))
 
     def _forget_hash(self, block: int) -> None:
         digest = self._hashes[block]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from infradoc_engine.core.clock import Clock
 from infradoc_engine.core.errors import IntegrityError
 from infradoc_engine.core.ledger import BlockLedger
 from infradoc_engine.core.request import Request
@@ -16,8 +18,9 @@ class BlockTables:
     prompt is prefilled in chunks, in a later one.
     """
 
-    def __init__(self, ledger: BlockLedger, block_size: int) -> None:
+    def __init__(self, ledger: BlockLedger, block_size: int, clock: Clock) -> None:
         self._ledger = ledger
+        self._clock = clock
         self._block_size = block_size
         self._requests: dict[str, Request] = {}
         self._held: dict[str, int] = {}
@@ -33,8 +36,9 @@ class BlockTables:
         self._requests[request.request_id] = request
         self._held[request.request_id] = num_tokens
         request.block_table.extend(blocks)
+        attach, owner, now = self._ledger.attach, request.request_id, self._clock.now()
         for block in blocks:
-            self._ledger.attach(block)
+            attach(block, owner, now)
         self.tail_waste_tokens += len(blocks) * self._block_size - num_tokens
 
     def held(self, request: Request) -> int:
@@ -45,7 +49,7 @@ class BlockTables:
         """Give places to tokens up to `num_tokens`, with one more block or, for None, in the last one."""
         if block is not None:
             request.block_table.append(block)
-            self._ledger.attach(block)
+            self._ledger.attach(block, request.request_id, self._clock.now())
             self.tail_waste_tokens += self._block_size
         self.tail_waste_tokens -= num_tokens - self._held[request.request_id]
         self._held[request.request_id] = num_tokens
@@ -58,9 +62,14 @@ class BlockTables:
         blocks = list(request.block_table)
         request.block_table.clear()
         for block in blocks:
-            self._ledger.detach(block)
+            self._ledger.detach(block, request.request_id)
         self.tail_waste_tokens -= len(blocks) * self._block_size - self._held.pop(request.request_id)
         return blocks
+
+    def relocate(self, target: Sequence[int]) -> None:
+        """Rewrite the tables after `BlockPool.relocate`."""
+        for request in self._requests.values():
+            request.block_table[:] = [target[block] for block in request.block_table]
 
     def counts(self) -> Counter[int]:
         """Block -> tables it is in, counted anew from the tables."""

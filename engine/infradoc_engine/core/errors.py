@@ -7,6 +7,10 @@ class IntegrityError(RuntimeError):
     """An invariant of the block accounting does not hold; the text names it and a block at fault."""
 
 
+class StepUnderWay(RuntimeError):
+    """Blocks cannot change places now: a step that uses them was scheduled and is neither updated nor abandoned."""
+
+
 class NoFreeBlocks(RuntimeError):
     """A block was asked for while none is free or evictable; callers check `num_available` first."""
 

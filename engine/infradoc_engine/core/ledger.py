@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from infradoc_engine.core.block_pool import BlockPool
 from infradoc_engine.core.errors import IntegrityError
+from infradoc_engine.core.swap import InFlight
 
 BlockState = Literal["free", "live", "cached", "shared", "reserved", "leaked"]
 BLOCK_STATES: tuple[BlockState, ...] = get_args(BlockState)
@@ -18,8 +20,9 @@ class Ledger:
     """Blocks by state at one moment; the six sum to the pool.
 
     free: can be handed out, holds nothing. cached: can be handed out, holds content that a lookup finds. reserved: free
-    or cached, but kept from admission by the watermark. live: in one block table. shared: in two or more. leaked: has
-    a reference, but is in no table, so that nothing will ever give it back.
+    or cached, but kept from admission by the watermark; or being copied to or from host memory by the step under way.
+    live: in one block table. shared: in two or more. leaked: has a reference, but is in no table, so that nothing will
+    ever give it back.
     """
 
     free: int
@@ -63,19 +66,54 @@ class Ledger:
 
 
 class BlockLedger:
-    """How many block tables each block is in, with running counts of blocks in one and in several."""
+    """How many block tables each block is in, with running counts of blocks in one and in several.
+
+    Also who had each block last and since when: without it a leaked block could not name its culprit.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         self._tables = [0] * num_blocks
+        self._owners: list[str] = [""] * num_blocks
+        self._since = array("d", bytes(8 * num_blocks))
         self.live = 0
         self.shared = 0
 
     def grow(self, num_blocks: int) -> None:
         """Follow the pool to its new size."""
-        self._tables.extend([0] * (num_blocks - len(self._tables)))
+        more = num_blocks - len(self._tables)
+        self._tables.extend([0] * more)
+        self._owners.extend([""] * more)
+        self._since.extend([0.0] * more)
 
-    def attach(self, block: int) -> None:
-        """`block` entered one more table."""
+    def shrink(self, num_blocks: int) -> None:
+        """Follow the pool to its new size."""
+        del self._tables[num_blocks:], self._owners[num_blocks:], self._since[num_blocks:]
+
+    def relocate(self, target: Sequence[int]) -> None:
+        """Follow `BlockPool.relocate`."""
+        tables, owners, since = list(self._tables), list(self._owners), self._since[:]
+        for block, place in enumerate(target):
+            self._tables[place], self._owners[place], self._since[place] = tables[block], owners[block], since[block]
+
+    def note_owner(self, block: int, owner: str, now: float) -> None:
+        """`block` was handed out to `owner` at `now`, seconds of the engine's clock."""
+        self._owners[block] = owner
+        self._since[block] = now
+
+    def owner_of(self, block: int) -> tuple[str, float]:
+        """Who was handed `block` last, and when; ("", 0.0) when nobody ever was."""
+        return self._owners[block], self._since[block]
+
+    def leaked(self, pool: BlockPool) -> list[int]:
+        """Blocks with a reference that are in no table, ascending. O(1) when there are none, else O(num_blocks)."""
+        if pool.num_used == self.live + self.shared:
+            return []
+        return [block for block, tables in enumerate(self._tables) if not tables and pool.ref_count(block)]
+
+    def attach(self, block: int, owner: str, now: float) -> None:
+        """`block` entered one more table: that of `owner`, at `now`."""
+        self._owners[block] = owner
+        self._since[block] = now
         before = self._tables[block]
         self._tables[block] = before + 1
         if before == 0:
@@ -84,8 +122,9 @@ class BlockLedger:
             self.live -= 1
             self.shared += 1
 
-    def detach(self, block: int) -> None:
-        """`block` left a table."""
+    def detach(self, block: int, owner: str) -> None:
+        """`block` left the table of `owner`, who is the last to have had it if it is in no other."""
+        self._owners[block] = owner
         before = self._tables[block]
         self._tables[block] = before - 1
         if before == 1:
@@ -95,65 +134,44 @@ class BlockLedger:
             self.live += 1
 
     def snapshot(
-        self, pool: BlockPool, *, watermark_blocks: int, tail_waste_tokens: int, block_size: int, time: float
+        self,
+        pool: BlockPool,
+        in_flight: InFlight,
+        *,
+        watermark_blocks: int,
+        tail_waste_tokens: int,
+        block_size: int,
+        time: float,
     ) -> Ledger:
         """The counts as they were kept, O(1). The reserve takes free blocks first, then cached ones."""
-        reserved_free = min(watermark_blocks, pool.num_free)
-        reserved_cached = min(watermark_blocks - reserved_free, pool.num_cached)
+        free, cached = pool.num_free - in_flight.free, pool.num_cached - in_flight.cached
+        reserved_free = min(watermark_blocks, free)
+        reserved_cached = min(watermark_blocks - reserved_free, cached)
         return Ledger(
-            free=pool.num_free - reserved_free,
-            live=self.live,
-            cached=pool.num_cached - reserved_cached,
+            free=free - reserved_free,
+            live=self.live - in_flight.live,
+            cached=cached - reserved_cached,
             shared=self.shared,
-            reserved=reserved_free + reserved_cached,
+            reserved=reserved_free + reserved_cached + in_flight.idle + in_flight.live,
             leaked=pool.num_used - self.live - self.shared,
             tail_waste_tokens=tail_waste_tokens,
             block_size=block_size,
             time=time,
         )
 
-    def check_integrity(self, pool: BlockPool, tables: Mapping[int, int]) -> None:
+    def check_integrity(self, pool: BlockPool, tables: Mapping[int, int], *, leaks_allowed: bool = False) -> None:
         """Compare with `tables` (block -> tables it is in, counted from the tables themselves) and the pool.
 
-        Raises IntegrityError when a count or a reference is off; a leaked block is such a case.
+        Raises IntegrityError when a count or a reference is off; one reference too many is such a case (a leak, or
+        one to come) unless `leaks_allowed`.
         """
         for block in range(pool.num_blocks):
             listed, kept, refs = tables.get(block, 0), self._tables[block], pool.ref_count(block)
             if listed != kept:
                 raise IntegrityError(f"block {block} is in {listed} tables, but {kept} were counted")
+            if leaks_allowed and refs > listed:
+                continue
             if refs > 0 and not listed:
                 raise IntegrityError(f"block {block} has {refs} references but is in no block table (leaked)")
             if refs != listed:
                 raise IntegrityError(f"block {block} has {refs} references but is in {listed} block tables")
-
-
-def classify(pool: BlockPool, tables: Mapping[int, int], watermark_blocks: int) -> list[BlockState]:
-    """The state of each block by id, from the pool's places and the tables alone: no running count is used. O(n)."""
-    states: list[BlockState] = ["leaked"] * pool.num_blocks
-    for block, count in tables.items():
-        states[block] = "live" if count == 1 else "shared"
-    idle = [*pool.free_order(), *pool.cached_order()]
-    cached_from = pool.num_free
-    for position, block in enumerate(idle):
-        states[block] = "free" if position < cached_from else "cached"
-    for block in _reserved(idle[:cached_from], idle[cached_from:], watermark_blocks):
-        states[block] = "reserved"
-    return states
-
-
-def _reserved(free: list[int], cached: list[int], watermark_blocks: int) -> list[int]:
-    """The blocks that would be handed out last: they are what the watermark keeps when the others are gone."""
-    from_free = min(watermark_blocks, len(free))
-    from_cached = min(watermark_blocks - from_free, len(cached))
-    return free[len(free) - from_free :] + cached[len(cached) - from_cached :]
-
-
-def run_lengths(states: list[BlockState]) -> list[tuple[str, int]]:
-    """(state, how many blocks in a row) in the order of block ids."""
-    runs: list[tuple[str, int]] = []
-    start = 0
-    for index in range(1, len(states) + 1):
-        if index == len(states) or states[index] != states[start]:
-            runs.append((states[start], index - start))
-            start = index
-    return runs

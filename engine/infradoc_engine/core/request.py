@@ -8,6 +8,7 @@ from typing import Literal
 State = Literal["waiting", "running", "finished"]
 FinishReason = Literal["stop", "length", "abort", "error"]
 PreemptReason = Literal["kv_full", "priority", "resize", "fault"]
+PreemptionMode = Literal["recompute", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +19,15 @@ class Preemption:
     reason: PreemptReason
     lost_tokens: int  # computed tokens thrown away, to be computed again unless the prefix cache still has them
     for_request: str  # the request whose growth needed the blocks; may be this one
+    mode: PreemptionMode = "recompute"  # swap: what was computed waits in host memory, so nothing is lost
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     """Mutable; owned by the scheduler from `add` to finish.
 
-    `num_computed_tokens` counts tokens whose KV is in blocks of `block_table` (prompt first, then output).
+    `num_computed_tokens` counts tokens whose KV is in blocks of `block_table` (prompt first, then output) or, for one
+    that waits after a swap, in host blocks; any other request that waits has none.
     All tokens but the newest sampled one must be computed before the next is sampled.
     """
 

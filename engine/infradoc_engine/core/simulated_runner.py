@@ -26,10 +26,13 @@ class StepCosts:
     decode_context_token: float = 0.0  # per token of KV that a decode reads
     prefill_context_token: float = 0.0  # per (prompt token, token of KV before it) pair
     block_copy: float = 0.0
+    kv_block_bytes: int = 0  # KV of one block, all layers; with swap_bandwidth the cost of a swap
+    swap_bandwidth: float = float("inf")  # bytes per second between device and host, either way
 
     def seconds(self, output: ScheduleOutput) -> float:
         """Duration of one step."""
         total = self.step + self.block_copy * len(output.block_copies)
+        total += (len(output.swap_out) + len(output.swap_in)) * self.kv_block_bytes / self.swap_bandwidth
         for item in output.scheduled:
             n = len(item.token_ids)
             if item.is_prefill:
@@ -136,8 +139,8 @@ class Simulation:
 
     def _step(self) -> list[RequestTimes]:
         output = self._scheduler.schedule()
-        if not output.scheduled and not output.finished:
-            raise RuntimeError("nothing can be scheduled while requests wait: max_num_seqs is 0")
+        if not output.needs_runner and not output.preempted and not output.finished:
+            raise RuntimeError("nothing can be scheduled while requests wait: paused, or max_num_seqs is 0")
         update = self._scheduler.update(output, self._runner.execute(output))
         return self._record(output, update)
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import torch
 
+from infradoc_engine.kv_pages import empty_pages
+
 # The row count that oneDNN lays the packed weight out for. Measured on a 2-core EPYC with AVX-512: a layout for 64
 # rows is within noise of the best at 1, 8, 32, 128 and 500 rows, one for 1 row is 30 % slower at all others.
 PACK_ROWS_HINT = 64
+
+
+# oneDNN writes code for each new row count. Refused memory while it does so ends the process, or its thread can write
+# no code any more (seen up to 1.7 MB short, oneDNN of torch 2.13): so the first time asks for room and fails by itself.
+CODE_BYTES = 4 << 20
+_KNOWN_ROW_COUNTS = 100  # oneDNN keeps 1024 pieces of code; a model has about five shapes, each with its row counts
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
@@ -30,13 +38,22 @@ class Linear:
         self._weight: torch.Tensor = weight
         if self._packed:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, PACK_ROWS_HINT)
+        self._row_counts: set[int] = set()  # that there is code for
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [num_rows, in_features] -> [num_rows, out_features], x's dtype."""
+        """x: [num_rows, in_features] -> [num_rows, out_features], x's dtype. MemoryError when there is no room."""
         if self._packed:
+            if x.shape[0] not in self._row_counts:
+                self._ask_for_room(x)
             out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
             return out
         return torch.nn.functional.linear(x, self._weight)
+
+    def _ask_for_room(self, x: torch.Tensor) -> None:
+        if len(self._row_counts) >= _KNOWN_ROW_COUNTS:
+            self._row_counts.clear()
+        empty_pages((x.shape[0] * self.out_features * x.element_size() + CODE_BYTES,), torch.uint8, x.device)
+        self._row_counts.add(x.shape[0])
 
 
 class FusedRows:

@@ -45,11 +45,10 @@ class LlamaModel:
         tables = [self._embedding, self._cos, self._sin, *loader.norms.values()]
         self.weight_bytes = loader.linear_bytes + sum(t.numel() * t.element_size() for t in tables)
 
-    def step(
-        self, positions: torch.Tensor, slots: torch.Tensor, block_size: int, plan: ops.AttentionPlan
-    ) -> AttentionStep:
+    def step(self, positions: torch.Tensor, slots: torch.Tensor, block_size: int, plan: ops.Plan) -> AttentionStep:
         """What all layers share; positions and slots: int64 [num_tokens]."""
-        rows = ops.cache_rows(slots, self.config.num_kv_heads, block_size)
+        plain = isinstance(plan, ops.AttentionPlan)
+        rows = ops.cache_rows(slots, self.config.num_kv_heads, block_size) if plain else None
         return AttentionStep(self._cos[positions], self._sin[positions], slots, rows, plan)
 
     def forward(
@@ -140,7 +139,6 @@ class _Loader:
             self._linears[at + "qkv"],
             self._linears[at + "o_proj"],
             config.num_heads,
-            config.num_kv_heads,
             config.head_dim,
         )
         mlp = GatedMLP(self._linears[at + "gate_up"], self._linears[at + "down_proj"])

@@ -1,27 +1,35 @@
-"""/admin/config, /admin/blocks and /admin/requests; every handler checks the token first."""
+"""/admin/config, /admin/blocks, /admin/requests, /admin/drain and /admin/defragment; each checks the token first."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Send
 
+from infradoc_engine import pool_changes
+from infradoc_engine.core.defragment import LeakedBlock
 from infradoc_engine.core.errors import IntegrityError
 from infradoc_engine.frontend import Frontend
 from infradoc_engine.requests import Choice
 from infradoc_engine.server.appliers import on_loop
 from infradoc_engine.server.body import parse_json, read_body
-from infradoc_engine.server.errors import json_response
+from infradoc_engine.server.drain import Drainer
+from infradoc_engine.server.errors import ApiError, json_response
 from infradoc_engine.server.live_config import LiveConfig
 from infradoc_engine.server.token import AdminToken
 
 Hints = Callable[[], dict[str, object]]
 
+T = TypeVar("T")
+
 _MAX_PATCH_BYTES = 64 * 1024
+_SHOWN_LEAKS = 100
+_LONGEST_DRAIN = 3600.0
 
 
 class AdminRoutes:
@@ -34,6 +42,7 @@ class AdminRoutes:
         version: str,
         hints: Hints,
         control_loop: asyncio.AbstractEventLoop,
+        drainer: Drainer,
     ) -> None:
         self._frontend = frontend
         self._engine = frontend.engine
@@ -42,6 +51,7 @@ class AdminRoutes:
         self._version = version
         self._hints = hints
         self._control_loop = control_loop
+        self._drainer = drainer
         self._unix_offset = time.time() - time.monotonic()
         self._one_at_a_time = asyncio.Lock()
 
@@ -53,12 +63,26 @@ class AdminRoutes:
         self._token.check(request)
         patch = parse_json(await read_body(request, _MAX_PATCH_BYTES))
         headers = request.headers
-        await on_loop(self._control_loop, self._change(patch, headers.get("if-match"), headers.get("x-infradoc-lease")))
+        sent = headers.get("x-infradoc-drain-seconds") or request.query_params.get("drain_seconds")
+        seconds = None if sent is None else _seconds(sent, "X-Infradoc-Drain-Seconds")
+
+        async def change() -> None:
+            await self._live.change(patch, headers.get("if-match"), headers.get("x-infradoc-lease"), seconds)
+
+        await self._in_turn(change())
         return self._config_response()
 
-    async def _change(self, patch: dict[str, object], if_match: str | None, lease: str | None) -> None:
-        async with self._one_at_a_time:
-            await self._live.change(patch, if_match, lease)
+    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        """One change at a time, on the control loop."""
+
+        async def locked() -> T:
+            async with self._one_at_a_time:
+                return await work
+
+        try:
+            return await on_loop(self._control_loop, locked())
+        except RuntimeError as error:  # the step loop ended
+            raise ApiError(503, f"The change could not be made: {error}.", code="engine_stopped") from None
 
     def _config_response(self) -> Response:
         described = self._live.describe()
@@ -71,6 +95,13 @@ class AdminRoutes:
         with self._engine.lock:
             ledger = cache.ledger()
             runs = cache.block_map()
+            leaked = cache.leaked_blocks()
+            host = {
+                "num_blocks": cache.host_blocks,
+                "free": cache.host_free_blocks,
+                "usage_ratio": cache.host_usage_ratio,
+                "swapped_requests": self._engine.scheduler.num_swapped,
+            }
             try:
                 cache.check_integrity()
                 integrity = "ok"
@@ -84,6 +115,42 @@ class AdminRoutes:
                 "tail_waste_tokens": ledger.tail_waste_tokens,
                 "runs": runs,
                 "integrity": integrity,
+                "leaked": [_leaked_block(item) for item in leaked[:_SHOWN_LEAKS]],
+                "host": host,
+            }
+        )
+
+    async def drain(self, request: Request, send: Send) -> Response:
+        """{"seconds": 10}: admit nothing and wait for what runs; {"resume": true}: admit again."""
+        self._token.check(request)
+        body = parse_json(await read_body(request, _MAX_PATCH_BYTES) or b"{}")
+        unknown = set(body) - {"seconds", "resume"}
+        if unknown:
+            raise ApiError(422, f"/admin/drain takes seconds and resume, not {min(unknown)!r}.", code="invalid_value")
+        if body.get("resume") is True:
+            await self._in_turn(self._drainer.resume())
+            running = self._engine.num_running
+        else:
+            seconds = _seconds(body["seconds"], "seconds") if "seconds" in body else None
+            running = await self._in_turn(self._drainer.hold(seconds))
+        waiting = self._engine.num_waiting
+        return json_response({"draining": self._engine.draining, "running": running, "waiting": waiting})
+
+    async def defragment(self, request: Request, send: Send) -> Response:
+        """Reclaim leaked blocks and move the others together, between two steps."""
+        self._token.check(request)
+        try:
+            done = await self._in_turn(self._drainer.call(lambda: pool_changes.defragment(self._engine)))
+        except MemoryError as error:
+            message = f"{error} Running requests are computed again."
+            raise ApiError(409, message, code="not_possible") from None
+        with self._engine.lock:
+            ledger = self._engine.cache.ledger()
+        return json_response(
+            {
+                "reclaimed": [_leaked_block(item) for item in done.reclaimed],
+                "moves": len(done.moves),
+                "ledger": ledger.by_state(),
             }
         )
 
@@ -114,7 +181,24 @@ class AdminRoutes:
                     "reason": preemption.reason,
                     "lost_tokens": preemption.lost_tokens,
                     "for_request": preemption.for_request,
+                    "mode": preemption.mode,
                 }
                 for preemption in request.preemptions
             ],
         }
+
+
+def _leaked_block(item: LeakedBlock) -> dict[str, object]:
+    return {"block": item.block, "owner": item.owner, "age_seconds": round(item.age_seconds, 3)}
+
+
+def _seconds(value: object, name: str) -> float:
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
+    except ValueError:
+        seconds = -1.0
+    if 0 <= seconds <= _LONGEST_DRAIN:
+        return seconds
+    raise ApiError(
+        422, f"{name} cannot be {value!r}; give 0 to {_LONGEST_DRAIN:g} seconds.", code="invalid_value", param=name
+    )

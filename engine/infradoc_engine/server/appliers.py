@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from infradoc_engine import pool_changes
 from infradoc_engine.engine import Engine
 from infradoc_engine.knobs import KnobValue
+from infradoc_engine.model_runner import ModelRunner
 from infradoc_engine.server.live_config import Apply, CannotApply
+from infradoc_engine.server.resize import Resizer
 from infradoc_engine.tokenizer_pool import TokenizeError, TokenizerPool
 
 T = TypeVar("T")
 
-_SCHEDULER_KNOBS = ("max_num_seqs", "max_num_batched_tokens", "watermark", "chunked_prefill", "prefix_caching")
+_SCHEDULER_KNOBS = ("watermark", "chunked_prefill", "prefix_caching", "preemption_mode")
+_STEP_KNOBS = ("max_num_seqs", "max_num_batched_tokens")
 _READ_WHERE_USED = ("truncation_policy", "max_queued_requests")
 
 
@@ -24,7 +28,13 @@ async def on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T])
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-def make_appliers(engine: Engine, pool: TokenizerPool, main_loop: asyncio.AbstractEventLoop) -> dict[str, Apply]:
+def make_appliers(
+    engine: Engine,
+    runner: ModelRunner,
+    pool: TokenizerPool,
+    resizer: Resizer,
+    main_loop: asyncio.AbstractEventLoop,
+) -> dict[str, Apply]:
     """One applier per live knob."""
 
     async def tokenizer_workers(value: KnobValue) -> KnobValue:
@@ -35,14 +45,20 @@ def make_appliers(engine: Engine, pool: TokenizerPool, main_loop: asyncio.Abstra
         return value
 
     async def kv_pool_tokens(value: KnobValue) -> KnobValue:
-        return await _grow(engine, value)
+        return await resizer.set_pool(value, engine.scheduler.limits.max_model_len)
 
     async def as_is(value: KnobValue) -> KnobValue:
         return value
 
     appliers: dict[str, Apply] = {name: _scheduler_applier(engine, name) for name in _SCHEDULER_KNOBS}
+    appliers |= {name: _step_applier(engine, runner, name) for name in _STEP_KNOBS}
     appliers |= dict.fromkeys(_READ_WHERE_USED, as_is)
-    return appliers | {"tokenizer_workers": tokenizer_workers, "kv_pool_tokens": kv_pool_tokens}
+    return appliers | {
+        "tokenizer_workers": tokenizer_workers,
+        "kv_pool_tokens": kv_pool_tokens,
+        "swap_space": _swap_applier(engine, runner),
+        "enforce_eager": _eager_applier(engine, runner),
+    }
 
 
 def _scheduler_applier(engine: Engine, name: str) -> Apply:
@@ -53,28 +69,50 @@ def _scheduler_applier(engine: Engine, name: str) -> Apply:
     return apply
 
 
+def _step_applier(engine: Engine, runner: ModelRunner, name: str) -> Apply:
+    """The size of a step: a larger one must find the memory that it takes at most."""
+
+    def change(value: int) -> None:
+        limits = engine.scheduler.limits
+        size = {"max_num_batched_tokens": limits.max_num_batched_tokens, "max_num_seqs": limits.max_num_seqs}
+        runner.set_step_limits(**(size | {name: value}))
+        _set_limit(engine, name, value)
+
+    async def apply(value: KnobValue) -> KnobValue:
+        assert isinstance(value, int)
+        try:
+            await asyncio.wrap_future(engine.call(lambda: change(value)))
+        except MemoryError as error:
+            raise CannotApply(f"{name} cannot be {value}: {error}") from None
+        return value
+
+    return apply
+
+
+def _swap_applier(engine: Engine, runner: ModelRunner) -> Apply:
+    async def apply(value: KnobValue) -> KnobValue:
+        def change() -> None:
+            pool_changes.set_host_blocks(engine, runner.host_blocks_for(int(value or 0)))
+
+        try:
+            await asyncio.wrap_future(engine.call(change))
+        except MemoryError as error:
+            raise CannotApply(f"swap_space cannot be {value}: {error}") from None
+        return value
+
+    return apply
+
+
+def _eager_applier(engine: Engine, runner: ModelRunner) -> Apply:
+    async def apply(value: KnobValue) -> KnobValue:
+        await asyncio.wrap_future(engine.call(lambda: runner.set_eager(bool(value))))
+        return value
+
+    return apply
+
+
 def _set_limit(engine: Engine, name: str, value: KnobValue) -> None:
     with engine.lock:
         setattr(engine.scheduler.limits, name, value)
         if name in ("watermark", "prefix_caching"):  # the next step would do it: an idle engine has none
             setattr(engine.cache, name, value)
-
-
-async def _grow(engine: Engine, value: KnobValue) -> KnobValue:
-    """Grow the pool to at least `value` tokens, in whole blocks; returns the new size in tokens."""
-    size, present = engine.cache.block_size, engine.cache.num_blocks
-    if value is None:
-        raise CannotApply("kv_pool_tokens cannot be unset while serving; restart without the flag.")
-    blocks = -(-int(value) // size)
-    if blocks < present:
-        raise CannotApply(
-            f"kv_pool_tokens cannot shrink from {present * size} to {value} while serving; "
-            f"restart with --kv-pool-tokens {value}."
-        )
-    if blocks > present:
-        try:
-            await asyncio.wrap_future(engine.call(lambda: engine.grow_pool(blocks)))
-        except (MemoryError, RuntimeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise CannotApply(f"kv_pool_tokens stays at {present * size}: {reason}") from None
-    return blocks * size

@@ -63,6 +63,10 @@ def load(config: EngineConfig) -> LoadedModel:
         kv_pool_tokens=None if knobs["kv_pool_tokens"] is None else _whole(knobs["kv_pool_tokens"]),
         gpu_memory_utilization=float(knobs["gpu_memory_utilization"] or 0),
         device_memory_bytes=None if knobs["device_memory_bytes"] is None else _whole(knobs["device_memory_bytes"]),
+        activation_profile=str(knobs["activation_profile"]),
+        swap_space=_whole(knobs["swap_space"]),
+        enforce_eager=bool(knobs["enforce_eager"]),
+        cuda_graph_max_bs=_whole(knobs["cuda_graph_max_bs"]),
     )
     knobs["kv_pool_tokens"] = runner.num_blocks * _whole(knobs["block_size"])
     name = config.model if config.model in KNOWN_MODELS else path.stem if path.is_file() else path.name
@@ -82,6 +86,7 @@ def build_engine(
         _whole(knobs["block_size"]),
         prefix_caching=bool(knobs["prefix_caching"]),
         watermark=float(knobs["watermark"] or 0),
+        host_blocks=loaded.runner.num_host_blocks,
         clock=clock,
     )
     limits = SchedulerLimits(
@@ -91,6 +96,7 @@ def build_engine(
         max_model_len=_whole(knobs["max_model_len"]),
         chunked_prefill=bool(knobs["chunked_prefill"]),
         prefix_caching=bool(knobs["prefix_caching"]),
+        preemption_mode="swap" if knobs["preemption_mode"] == "swap" else "recompute",
     )
     return Engine(Scheduler(limits, cache, clock), cache, loaded.runner, deliver=deliver, metrics=metrics, log=log)
 

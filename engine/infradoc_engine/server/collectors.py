@@ -10,6 +10,7 @@ from typing import Any
 
 from infradoc_engine.engine import Engine
 from infradoc_engine.exposition import Sample, write_family
+from infradoc_engine.model_runner import ModelRunner
 from infradoc_engine.server.live_config import LiveConfig
 from infradoc_engine.tokenizer_pool import TokenizerPool
 
@@ -38,10 +39,17 @@ class EngineCollector:
             ledger = engine.cache.ledger()
             stats = engine.scheduler.stats
             finished, preemptions = dict(stats.finished), dict(stats.preemptions)
-            running, waiting = engine.num_running, engine.num_waiting
+            running, waiting, swapped = engine.num_running, engine.num_waiting, engine.scheduler.num_swapped
+            host_usage, leaked = engine.cache.host_usage_ratio, engine.cache.leaked_blocks()
         blocks = ledger.num_blocks
         _gauge(out, "llm_requests_running", "Requests in the running batch", running)
         _gauge(out, "llm_requests_waiting", "Requests queued in the scheduler", waiting)
+        _gauge(out, "llm_requests_swapped", "Waiting requests whose KV is in host memory", swapped)
+        _gauge(out, "llm_kv_host_usage_ratio", "Share of the host tier that is held", host_usage)
+        oldest = max((item.age_seconds for item in leaked), default=0.0)
+        _gauge(out, "llm_kv_leaked_block_age_seconds", "Age of the oldest leaked block", oldest)
+        _counter(out, "llm_oom_total", "Steps that the allocator refused", [({}, engine.oom_steps)])
+        _gauge(out, "llm_engine_draining", "1 while nothing is admitted and new requests queue", int(engine.draining))
         _counter(out, "llm_requests_finished_total", "Finished requests", _by("reason", finished))
         _gauge(out, "llm_kv_cache_usage_ratio", "Share of KV blocks that are not available", ledger.usage_ratio)
         _gauge(out, "llm_kv_pool_blocks", "Blocks in the pool", blocks)
@@ -63,7 +71,6 @@ class EngineCollector:
             _counter(out, name, means, [({}, value)])
         hits = [({"tier": "device"}, stats.prefix_hit_tokens)]
         _counter(out, "llm_prefix_cache_hit_tokens_total", "Prompt tokens found in the prefix cache", hits)
-        _counter(out, "llm_steps_total", "Steps run", [({"graph": "false"}, stats.steps)])
         _gauge(out, "llm_engine_ready", "1 while tokens can move", int(self._trouble() is None))
         if engine.last_step_unix is not None:
             means = "Unix time of the last finished step"
@@ -71,6 +78,27 @@ class EngineCollector:
         account = self._memory_account()
         parts: dict[str, int] = {part: int(account.get(part, 0)) for part in MEMORY_PARTS}
         write_family(out, "llm_device_memory_bytes", "gauge", "The engine's memory account", _by("part", parts))
+
+
+class RunnerCollector:
+    """What only the runner counts: graphs, transfers to the host, torch's allocator on a GPU."""
+
+    def __init__(self, engine: Engine, runner: ModelRunner) -> None:
+        self._engine = engine
+        self._runner = runner
+        self._gpu = str(runner.device.index or 0)
+
+    def __call__(self, out: list[str]) -> None:
+        steps, graphs = self._engine.scheduler.stats.steps, self._runner.graph_steps
+        by_graph = _by("graph", {"true": graphs, "false": max(steps - graphs, 0)})
+        _counter(out, "llm_steps_total", "Steps run, as a CUDA graph or not", by_graph)
+        moved = _by("direction", self._runner.transfer_bytes())
+        _counter(out, "llm_kv_transfer_bytes_total", "KV moved between device and host", moved)
+        stats, labels = self._runner.allocator_stats(), {"gpu": self._gpu}
+        for key, value in stats.items():
+            total = key in ("ooms", "alloc_retries")
+            name = f"torch_{key}_total" if total else f"torch_{key}"
+            write_family(out, name, "counter" if total else "gauge", "torch's caching allocator", [(labels, value)])
 
 
 class ConfigCollector:

@@ -26,9 +26,12 @@ KEEP_ALIVE_SECONDS = 30
 class ControlRoutes:
     """`trouble()` says in one sentence why tokens cannot move, or None."""
 
-    def __init__(self, metrics: EngineMetrics, trouble: Callable[[], str | None]) -> None:
+    def __init__(
+        self, metrics: EngineMetrics, trouble: Callable[[], str | None], draining: Callable[[], bool] = lambda: False
+    ) -> None:
         self._metrics = metrics
         self._trouble = trouble
+        self._draining = draining
 
     async def metrics(self, request: Request, send: Send) -> Response:
         return Response(self._metrics.render(), headers={"content-type": CONTENT_TYPE})
@@ -36,7 +39,7 @@ class ControlRoutes:
     async def health(self, request: Request, send: Send) -> Response:
         trouble = self._trouble()
         if trouble is None:
-            return json_response({"status": "ok"})
+            return json_response({"status": "ok"} | ({"draining": True} if self._draining() else {}))
         return json_response({"status": "unhealthy", "reason": trouble}, 503)
 
 

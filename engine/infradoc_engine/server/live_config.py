@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from infradoc_engine.knobs import KNOBS, KnobError, KnobValue, find
@@ -12,8 +12,19 @@ from infradoc_engine.server.errors import ApiError
 Apply = Callable[[KnobValue], Awaitable[KnobValue]]  # returns the value that took effect; raises CannotApply
 
 
+# (changes, present values, whether nobody asked for the present size of the KV pool, seconds of the drain or None for
+# the server's own) -> what took effect, also of knobs that only follow; raises CannotApply with all as before.
+ApplyDrained = Callable[
+    [Mapping[str, KnobValue], Mapping[str, KnobValue], bool, float | None], Awaitable[dict[str, KnobValue]]
+]
+
+
 class CannotApply(RuntimeError):
-    """A valid value that this server cannot take now; one sentence."""
+    """A value of the right kind that this server cannot take; one sentence. `status`: 409 not now, 422 never."""
+
+    def __init__(self, message: str, status: int = 409) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +43,13 @@ class LiveConfig:
         values: Mapping[str, KnobValue],
         origins: Mapping[str, str],
         appliers: Mapping[str, Apply],
+        drained: ApplyDrained | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._values = dict(values)
         self._origins = dict(origins)
         self._appliers = dict(appliers)
+        self._drained = drained
         self._clock = clock
         self._lease: Lease | None = None
         self.version = 1
@@ -93,8 +106,14 @@ class LiveConfig:
 
     # --- writing ---
 
-    async def change(self, patch: Mapping[str, object], if_match: str | None, lease_header: str | None) -> None:
-        """Check everything, then apply knob by knob.
+    async def change(
+        self,
+        patch: Mapping[str, object],
+        if_match: str | None,
+        lease_header: str | None,
+        drain_seconds: float | None = None,
+    ) -> None:
+        """Check everything, then apply: what needs a drain together and first, the rest knob by knob.
 
         Raises ApiError: 428 no If-Match, 412 another version, 423 leased by another, 422 unknown knob or bad value,
         409 not changeable while serving or not possible now. Only the last may come after other knobs of the same patch
@@ -106,16 +125,37 @@ class LiveConfig:
         if wanted is not None:
             self._lease = wanted if wanted.expires > self._clock() else None
         done: list[str] = []
+        name = None
         try:
-            for name, value in changes.items():
-                self._values[name] = await self._appliers[name](value)
-                self._origins[name] = "api"
-                done.append(name)
+            name, together = next(iter(changes), None), self._needing_drain(changes)
+            if together and self._drained is not None:
+                self._values |= await self._drained(together, dict(self._values), self._pool_is_derived, drain_seconds)
+                self._note(together, done)
+            for name in [name for name in changes if name not in together]:
+                self._values[name] = await self._appliers[name](changes[name])
+                self._note([name], done)
         except CannotApply as error:
             applied = f" Already applied: {', '.join(done)}." if done else ""
-            raise ApiError(409, f"{error}{applied}", code="not_possible", param=name) from None
+            code = "not_possible" if error.status == 409 else "invalid_knob"
+            raise ApiError(error.status, f"{error}{applied}", code=code, param=name) from None
         finally:
             self.version += bool(done)
+
+    def _note(self, names: Iterable[str], done: list[str]) -> None:
+        for name in names:
+            self._origins[name] = "api"
+            done.append(name)
+
+    @property
+    def _pool_is_derived(self) -> bool:
+        return self._origins["kv_pool_tokens"] == "default"
+
+    def _needing_drain(self, changes: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+        """The changes that are made in one drain; with them, the size of the pool."""
+        drained = {name: value for name, value in changes.items() if KNOBS[name].change == "drain"}
+        if drained and changes.get("kv_pool_tokens") is not None:
+            drained["kv_pool_tokens"] = changes["kv_pool_tokens"]
+        return drained
 
     def _check_lease(self, header: str | None) -> Lease | None:
         current = self.lease
@@ -158,7 +198,11 @@ class LiveConfig:
                 raise ApiError(422, str(error), code="invalid_knob", param=name) from None
         changes = {name: checked[name] for name in KNOBS if name in checked and checked[name] != self._values[name]}
         for name in changes:
-            if KNOBS[name].change != "live" or name not in self._appliers:
+            drained = KNOBS[name].change == "drain" and self._drained is not None and changes[name] is not None
+            if not drained and (KNOBS[name].change != "live" or name not in self._appliers):
+                if changes[name] is None:
+                    message = f"{name} cannot be unset while serving; restart without {KNOBS[name].flag}."
+                    raise ApiError(409, message, code="not_live", param=name)
                 message = f"{name} cannot change while serving; restart with {KNOBS[name].flag} {checked[name]}."
                 raise ApiError(409, message, code="not_live", param=name)
         return dict(sorted(changes.items(), key=lambda item: _RISK_ORDER.get(item[0], 9)))

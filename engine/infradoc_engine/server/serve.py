@@ -14,17 +14,22 @@ from collections.abc import Callable, Sequence
 
 from infradoc_engine.config import EngineConfig, ServerConfig, cpu_count
 from infradoc_engine.engine import Engine, TokenEvent
+from infradoc_engine.faults.base import FaultError, Target
+from infradoc_engine.faults.board import FaultBoard, parse_fault
 from infradoc_engine.frontend import Frontend
 from infradoc_engine.metrics import EngineMetrics
 from infradoc_engine.server.admin import AdminRoutes
 from infradoc_engine.server.app import Application, Routes
 from infradoc_engine.server.appliers import make_appliers
 from infradoc_engine.server.build import LoadedModel, build_engine, make_renderer
-from infradoc_engine.server.collectors import ConfigCollector, EngineCollector, ProcessCollector
+from infradoc_engine.server.collectors import ConfigCollector, EngineCollector, ProcessCollector, RunnerCollector
 from infradoc_engine.server.control import ControlRoutes, ControlThread, HttpSide
+from infradoc_engine.server.drain import Drainer
+from infradoc_engine.server.fault_routes import FaultRoutes
 from infradoc_engine.server.live_config import LiveConfig
 from infradoc_engine.server.loop_lag import LoopLag
 from infradoc_engine.server.openai import OpenAIRoutes, served_model
+from infradoc_engine.server.resize import Resizer
 from infradoc_engine.server.token import AdminToken
 from infradoc_engine.tokenizer_pool import TokenizeError, TokenizerPool
 
@@ -64,6 +69,17 @@ def _port_error(error: OSError, config: ServerConfig) -> StartError:
     return StartError(f"cannot listen on {where}: {error.strerror or error}; choose another --host or --port.")
 
 
+def check_faults(settings: ServerConfig) -> None:
+    """StartError, before a model is loaded, for faults of the command line that cannot be switched on."""
+    if settings.faults and not settings.enable_faults:
+        raise StartError(f"--fault {settings.faults[0]} needs --enable-faults beside it.")
+    for text in settings.faults:
+        try:
+            parse_fault(text)
+        except FaultError as error:
+            raise StartError(f"--fault {text}: {error}") from None
+
+
 class Server:
     """One server from loaded model to shut-down; `run` is its whole life."""
 
@@ -82,7 +98,13 @@ class Server:
         self._loop = loop
         engine = build_engine(self._loaded, self._metrics, self._deliver, log)
         pool = TokenizerPool(self._loaded.tokenizer, log=log)
-        live = LiveConfig(self._loaded.knobs, self._config.origins, make_appliers(engine, pool, loop))
+        self._drainer = Drainer(engine, self._config.server.drain_seconds)
+        resizer = Resizer(engine, self._loaded.runner, self._drainer)
+        appliers = make_appliers(engine, self._loaded.runner, pool, resizer, loop)
+        live = LiveConfig(self._loaded.knobs, self._config.origins, appliers, resizer.change)
+        self._faults = FaultBoard(
+            Target(engine, self._loaded.runner.device, loop), enabled=self._config.server.enable_faults
+        )
         self._frontend = self._make_frontend(engine, pool, live)
         lag = LoopLag(self._metrics)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -92,16 +114,26 @@ class Server:
             self._control.start()
             lag.start()
             await self._start_workers(pool, int(live.value("tokenizer_workers") or 0))
+            for text in self._config.server.faults:
+                self._set_fault(text)
             side = self._open(engine, pool, live, lag)
             await self._stop.wait()
             await self._drain(side)
         finally:
+            self._faults.stop_all()
             self._token.remove()
             self._listener.close()
             await asyncio.to_thread(self._control.stop)
             await asyncio.to_thread(engine.stop)
             await pool.close()
             lag.stop()
+
+    def _set_fault(self, text: str) -> None:
+        name, parameters = parse_fault(text)
+        try:
+            self._faults.set(name, True, parameters)
+        except FaultError as error:
+            raise StartError(f"--fault {text}: {error}") from None
 
     def _make_frontend(self, engine: Engine, pool: TokenizerPool, live: LiveConfig) -> Frontend:
         model = self._loaded.files.config
@@ -135,7 +167,7 @@ class Server:
             return engine.trouble(settings.stall_seconds) or lag.trouble(settings.stall_seconds)
 
         self._add_collectors(engine, pool, live, trouble)
-        control = ControlRoutes(self._metrics, trouble)
+        control = ControlRoutes(self._metrics, trouble, lambda: engine.draining)
         admin = AdminRoutes(
             self._frontend,
             live,
@@ -143,11 +175,13 @@ class Server:
             version=ENGINE_VERSION,
             hints=self._hints,
             control_loop=self._control.loop,
+            drainer=self._drainer,
         )
+        faults = FaultRoutes(self._faults, self._token)
         openai = OpenAIRoutes(
             self._frontend, served_model(self._loaded.name, make_renderer(self._loaded)), settings.max_body_bytes
         )
-        application = Application(make_routes(openai, control, admin), self._metrics, log, debug=settings.debug)
+        application = Application(make_routes(openai, control, admin, faults), self._metrics, log, debug=settings.debug)
         side = HttpSide(application, self._loop)
         try:
             self._listener.listen(1024)
@@ -177,6 +211,7 @@ class Server:
     ) -> None:
         runner = self._loaded.runner
         self._metrics.add_collector(EngineCollector(engine, runner.memory_account, trouble))
+        self._metrics.add_collector(RunnerCollector(engine, runner))
         dtype = str(runner.dtype).removeprefix("torch.")
         quantization = self._loaded.files.config.quantization
         self._metrics.add_collector(
@@ -191,7 +226,11 @@ class Server:
             "free_memory_bytes": max(0, runner.free_bytes()),
             "cores": cpu_count(),
             "torch_threads": self._loaded.knobs["omp_num_threads"],
-            "block_size": self._loaded.knobs["block_size"],
+            "block_size": runner.block_size,
+            "activation_bytes": runner.budget.step_need(),
+            "weight_bytes": runner.budget.weight_bytes,
+            "device_memory_bytes": runner.device_bytes,
+            "host_swap_bytes": runner.budget.host_bytes,
         }
 
     def _on_signal(self) -> None:
@@ -215,7 +254,7 @@ class Server:
             await asyncio.sleep(0.02)
 
 
-def make_routes(openai: OpenAIRoutes, control: ControlRoutes, admin: AdminRoutes) -> Routes:
+def make_routes(openai: OpenAIRoutes, control: ControlRoutes, admin: AdminRoutes, faults: FaultRoutes) -> Routes:
     """Every path of the server; both loops answer all of them."""
     return {
         "/v1/completions": {"POST": openai.completions},
@@ -227,6 +266,9 @@ def make_routes(openai: OpenAIRoutes, control: ControlRoutes, admin: AdminRoutes
         "/admin/config": {"GET": admin.config, "PATCH": admin.patch_config},
         "/admin/blocks": {"GET": admin.blocks},
         "/admin/requests": {"GET": admin.requests},
+        "/admin/drain": {"POST": admin.drain},
+        "/admin/defragment": {"POST": admin.defragment},
+        "/admin/faults": {"GET": faults.show, "POST": faults.switch},
     }
 
 

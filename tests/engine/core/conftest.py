@@ -25,11 +25,26 @@ def _make_scheduler(
     max_model_len: int = 1000,
     chunked_prefill: bool = True,
     prefix_caching: bool = True,
+    host_blocks: int = 0,
 ) -> Scheduler:
+    """With `host_blocks`, victims are swapped."""
     clock = VirtualClock()
-    cache = KVCacheManager(num_blocks, block_size, prefix_caching=prefix_caching, watermark=watermark, clock=clock)
+    cache = KVCacheManager(
+        num_blocks,
+        block_size,
+        prefix_caching=prefix_caching,
+        watermark=watermark,
+        clock=clock,
+        host_blocks=host_blocks,
+    )
     limits = SchedulerLimits(
-        max_num_seqs, max_num_batched_tokens, watermark, max_model_len, chunked_prefill, prefix_caching
+        max_num_seqs,
+        max_num_batched_tokens,
+        watermark,
+        max_model_len,
+        chunked_prefill,
+        prefix_caching,
+        "swap" if host_blocks else "recompute",
     )
     return Scheduler(limits, cache, clock)
 

@@ -9,7 +9,7 @@ import pytest
 from infradoc_engine.core.clock import VirtualClock
 from infradoc_engine.core.errors import IntegrityError
 from infradoc_engine.core.kv_cache_manager import KVCacheManager
-from infradoc_engine.core.ledger import BLOCK_STATES, run_lengths
+from infradoc_engine.core.ledger import BLOCK_STATES
 from infradoc_engine.core.request import Request
 
 MakeRequests = Callable[..., list[Request]]
@@ -97,9 +97,3 @@ def test_an_extra_reference_is_found(make_requests: MakeRequests) -> None:
     cache.pool.touch(request.block_table[0])
     with pytest.raises(IntegrityError, match="2 references but is in 1 block tables"):
         cache.check_integrity()
-
-
-def test_run_lengths() -> None:
-    assert run_lengths([]) == []
-    assert run_lengths(["live"]) == [("live", 1)]
-    assert run_lengths(["live", "live", "free", "live"]) == [("live", 2), ("free", 1), ("live", 1)]

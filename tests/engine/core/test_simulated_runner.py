@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -17,14 +18,19 @@ from infradoc_engine.core.simulated_runner import RequestTimes, SimulatedRunner,
 COSTS = StepCosts(step=0.5, prefill_token=0.01, decode_row=0.1)
 
 
-def make_simulation(num_blocks: int = 64, seed: int = 0, **limits: int) -> tuple[Simulation, Scheduler, VirtualClock]:
+def make_simulation(
+    num_blocks: int = 64, seed: int = 0, *, host_blocks: int = 0, costs: StepCosts = COSTS, **limits: int
+) -> tuple[Simulation, Scheduler, VirtualClock]:
     clock = VirtualClock()
     scheduler = Scheduler(
-        SchedulerLimits(**{"max_num_seqs": 16, "max_num_batched_tokens": 256, **limits}),
-        KVCacheManager(num_blocks, 16, clock=clock),
+        SchedulerLimits(
+            **{"max_num_seqs": 16, "max_num_batched_tokens": 256, **limits},
+            preemption_mode="swap" if host_blocks else "recompute",
+        ),
+        KVCacheManager(num_blocks, 16, clock=clock, host_blocks=host_blocks),
         clock,
     )
-    return Simulation(scheduler, SimulatedRunner(COSTS, clock, seed=seed), clock), scheduler, clock
+    return Simulation(scheduler, SimulatedRunner(costs, clock, seed=seed), clock), scheduler, clock
 
 
 def test_costs_add_up() -> None:
@@ -38,6 +44,13 @@ def test_costs_add_up() -> None:
         block_copies=[(0, 1)],
     )
     assert costs.seconds(output) == pytest.approx(1.0 + 5.0 + 0.01 + 0.008 + 0.3 + 0.0001 * (11 + 12 + 13))
+
+
+def test_a_swap_costs_its_bytes_over_the_bandwidth() -> None:
+    costs = StepCosts(1.0, 0.1, 0.01, kv_block_bytes=1000, swap_bandwidth=4000.0)
+    assert costs.seconds(ScheduleOutput(1, [], swap_out=[(0, 0), (1, 1)])) == pytest.approx(1.5)
+    assert costs.seconds(ScheduleOutput(1, [], swap_in=[(0, 0)])) == pytest.approx(1.25)
+    assert StepCosts(1.0, 0.1, 0.01).seconds(ScheduleOutput(1, [], swap_in=[(0, 0)])) == 1.0
 
 
 def test_times_of_one_request_by_hand() -> None:
@@ -58,9 +71,11 @@ def test_requests_that_come_during_a_step_wait_for_its_end() -> None:
     assert first.itl == pytest.approx([0.7])
 
 
-def closed_loop(num_blocks: int, seed: int = 1) -> tuple[list[RequestTimes], Scheduler, float]:
+def closed_loop(
+    num_blocks: int, seed: int = 1, host_blocks: int = 0, costs: StepCosts = COSTS
+) -> tuple[list[RequestTimes], Scheduler, float]:
     """16 clients, 16 to 32 tokens in and 24 to 48 out, for 100 virtual seconds."""
-    simulation, scheduler, clock = make_simulation(num_blocks, max_model_len=128)
+    simulation, scheduler, clock = make_simulation(num_blocks, host_blocks=host_blocks, costs=costs, max_model_len=128)
     rng = random.Random(seed)
     names = iter(range(10_000))
 
@@ -91,6 +106,18 @@ def test_a_small_pool_thrashes_and_growth_cures_it() -> None:
         return known[len(known) // 2]
 
     assert median_ttft(large) < median_ttft(small)
+
+
+def test_swaps_save_recomputes_while_the_copy_is_cheap() -> None:
+    """The same load: recompute, swap over a fast link, swap over one so slow that it is the whole step."""
+    dear = StepCosts(step=0.05, prefill_token=0.05, decode_row=0.01)
+    fast, slow = (replace(dear, kv_block_bytes=1 << 20, swap_bandwidth=rate) for rate in (1e9, 1e6))
+    _, recompute, _ = closed_loop(24, costs=dear)
+    _, swap, _ = closed_loop(24, host_blocks=64, costs=fast)
+    _, thrash, _ = closed_loop(24, host_blocks=64, costs=slow)
+    assert recompute.stats.recomputed_tokens > 0 and recompute.stats.swapped_out_blocks == 0
+    assert swap.stats.recomputed_tokens == 0 < swap.stats.swapped_in_blocks
+    assert thrash.stats.generation_tokens < recompute.stats.generation_tokens < swap.stats.generation_tokens
 
 
 def test_tokens_depend_on_seed_request_and_place_only() -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 
-@pytest.mark.parametrize("path", ["/admin/config", "/admin/blocks", "/admin/requests"])
+@pytest.mark.parametrize("path", ["/admin/config", "/admin/blocks", "/admin/requests", "/admin/faults"])
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic abc", "Bearer"])
 def test_no_or_wrong_token_is_401(server: Any, path: str, header: str | None) -> None:
     answer = server.http.get(path, headers={"authorization": header} if header else {})
@@ -37,6 +37,10 @@ def test_config_shows_value_origin_bounds_and_hints(server: Any) -> None:
     assert config["hints"]["torch_threads"] == 1
     assert config["hints"]["cores"] >= 1
     assert config["hints"]["free_memory_bytes"] > 0
+    assert config["hints"]["weight_bytes"] > 500 << 20
+    assert 1 << 20 < config["hints"]["activation_bytes"] < 500 << 20
+    assert config["hints"]["device_memory_bytes"] > config["hints"]["weight_bytes"]
+    assert config["hints"]["host_swap_bytes"] == 0
 
 
 def test_version_guards_against_lost_updates(server: Any) -> None:
@@ -80,10 +84,14 @@ def test_lease_keeps_other_writers_out(server: Any) -> None:
         ({"watermark": 1.5}, 422, "0.0 to 0.9"),
         ({"truncation_policy": "centre"}, 422, "middle"),
         ({"prefix_caching": "yes"}, 422, "true or false"),
-        ({"max_model_len": 256}, 409, "restart with --max-model-len 256"),
-        ({"block_size": 32}, 409, "restart with --block-size 32"),
+        ({"max_model_len": 9000}, 422, "use at most --max-model-len 8192"),
+        ({"max_model_len": 5000}, 409, "--kv-pool-tokens 5008"),
+        ({"gpu_memory_utilization": 0.02}, 409, "The lowest gpu_memory_utilization that fits is"),
+        ({"preemption_mode": "drop"}, 422, "recompute, swap"),
+        ({"activation_profile": "trust"}, 409, "restart"),
+        ({"max_model_len": None}, 409, "restart without --max-model-len"),
         ({"omp_num_threads": 2}, 409, "restart"),
-        ({"kv_pool_tokens": 64}, 409, "cannot shrink from"),
+        ({"kv_pool_tokens": 64}, 409, "one request of max_model_len 512 needs 512 tokens"),
     ],
 )
 def test_refused_changes_change_nothing(server: Any, knobs: dict[str, Any], status: int, says: str) -> None:
@@ -123,6 +131,9 @@ def test_each_live_knob_changes_under_load(server: Any, in_background: Any) -> N
             ("tokenizer_workers", 1),
             ("truncation_policy", "middle"),
             ("max_queued_requests", 100),
+            ("preemption_mode", "swap"),
+            ("swap_space", 8 << 20),
+            ("enforce_eager", True),
         ):
             shown = server.set(**{name: value})["knobs"][name]
             assert shown["value"] == value and shown["origin"] == "api"
@@ -139,6 +150,9 @@ def test_each_live_knob_changes_under_load(server: Any, in_background: Any) -> N
             tokenizer_workers=0,
             truncation_policy="reject",
             max_queued_requests=None,
+            preemption_mode="recompute",
+            swap_space=0,
+            enforce_eager=False,
         )
         stop.set()
     assert all(future.result() > 0 for future in clients)

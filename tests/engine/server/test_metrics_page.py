@@ -14,6 +14,13 @@ from infradoc_rules.signals import signal_table
 EXPECTED = [
     "llm_requests_running",
     "llm_requests_waiting",
+    "llm_requests_swapped",
+    "llm_kv_host_usage_ratio",
+    "llm_kv_transfer_bytes_total",
+    "llm_kv_leaked_block_age_seconds",
+    "llm_oom_total",
+    "llm_steps_total",
+    "llm_engine_draining",
     "llm_requests_received_total",
     "llm_requests_rejected_total",
     "llm_requests_finished_total",
@@ -94,6 +101,8 @@ def test_closed_labels_are_there_from_the_start(families: dict[str, Any]) -> Non
     assert labels("llm_requests_finished_total", "reason") == {"stop", "length", "abort", "error"}
     assert {"length", "queue_full", "invalid"} <= labels("llm_requests_rejected_total", "reason")
     assert len(labels("llm_request_stage_seconds", "stage")) == 9
+    assert labels("llm_kv_transfer_bytes_total", "direction") == {"in", "out"}
+    assert labels("llm_steps_total", "graph") == {"true", "false"}
     assert labels("llm_device_memory_bytes", "part") == {"weights", "kv", "activations", "graphs", "other"}
 
 

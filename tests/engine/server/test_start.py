@@ -64,6 +64,10 @@ def test_unknown_model_and_missing_file(tmp_path: Path) -> None:
         (["--port", "99999"], "65535"),
         (["--truncation-policy", "centre"], "middle"),
         (["--device-memory-bytes", "lots"], "2GiB"),
+        (["--fault", "stall"], "needs --enable-faults"),
+        (["--enable-faults", "--fault", "leak_block"], "did you mean leak_blocks"),
+        (["--enable-faults", "--fault", "stall:seconds=long"], "'seconds=long' is not KEY=NUMBER"),
+        (["--enable-faults", "--fault", "cpu_burn:processes=0"], "from 1 to 256"),
     ],
 )
 def test_bad_flags(flags: list[str], says: str) -> None:

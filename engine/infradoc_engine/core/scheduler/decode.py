@@ -53,7 +53,7 @@ class DecodeStage:
             if victim is request and len(lifecycle.running) == 1:
                 step.finished.append((request.request_id, lifecycle.finish_stuck(request)))
                 return False
-            preemption = lifecycle.preempt(victim, "kv_full", request.request_id)
+            preemption = lifecycle.preempt(victim, "kv_full", request.request_id, step)
             step.preempted.append((victim.request_id, preemption))
             if victim is request:
                 return False

@@ -5,11 +5,14 @@ One place, so that every path frees exactly once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from infradoc_engine.core.clock import Clock
 from infradoc_engine.core.kv_cache_manager import Allocation, KVCacheManager
 from infradoc_engine.core.request import FinishReason, Preemption, PreemptReason, Request
 from infradoc_engine.core.scheduler.queue import RequestQueue
 from infradoc_engine.core.scheduler.stats import SchedulerStats
+from infradoc_engine.core.scheduler.step import StepDraft
 
 
 class Lifecycle:
@@ -33,9 +36,11 @@ class Lifecycle:
     def admit(self, request: Request) -> Allocation | None:
         """Waiting -> running with blocks for all its known tokens; None, and no change, when they are not there.
 
-        The reserve is for growth of others: with none running it would only lock the pool.
+        A swapped request comes back with what it had computed. The reserve is for growth of others: with none running
+        it would only lock the pool.
         """
-        allocation = self.cache.allocate(request, use_reserve=not self.running)
+        take = self.cache.swap_in if self.cache.is_swapped(request) else self.cache.allocate
+        allocation = take(request, use_reserve=not self.running)
         if allocation is None:
             return None
         self.waiting.remove(request)
@@ -59,19 +64,56 @@ class Lifecycle:
         """The running request that is preempted first; it has the least to lose. StopIteration when none runs."""
         return self.running[next(reversed(self.running))]
 
-    def preempt(self, request: Request, reason: PreemptReason, for_request: str) -> Preemption:
-        """Running -> head of waiting, without blocks. What it sampled stays and is computed again, as a prompt is."""
-        lost = request.num_computed_tokens
-        preemption = Preemption(self.clock.now(), reason, lost, for_request)
+    def preempt(
+        self, request: Request, reason: PreemptReason, for_request: str, step: StepDraft | None = None
+    ) -> Preemption:
+        """Running -> head of waiting, without blocks. What it sampled stays and is computed again, as a prompt is.
+
+        Unless `step` swaps its victims and the host pool has room. Without a step nothing can be copied before the
+        blocks have other owners; only a request whose own swap-in is not confirmed still has its host copy then.
+        """
+        swapped = self.cache.is_swapped(request)
+        if swapped:
+            self.cache.swaps.stays(request.request_id)
+        elif step is not None and step.swap:
+            swapped = self._swap_out(request, step)
+        lost = 0 if swapped else request.num_computed_tokens
+        preemption = Preemption(self.clock.now(), reason, lost, for_request, "swap" if swapped else "recompute")
         del self.running[request.request_id]
         self.cache.free(request)
-        request.num_computed_tokens = 0
+        if not swapped:
+            self._lose(request)
         request.state = "waiting"
         request.preemptions.append(preemption)
-        self.lost_until[request.request_id] = max(lost, self.lost_until.get(request.request_id, 0))
         self.waiting.push_head(request)
         self.stats.preemptions[reason] += 1
         return preemption
+
+    def _swap_out(self, request: Request, step: StepDraft) -> bool:
+        pairs = self.cache.swap_out(request)
+        if pairs is None:
+            self.stats.swaps_refused += request.num_computed_tokens > 0
+            return False
+        step.swap_out.extend(pairs)
+        step.swapped_out.append(request)
+        return True
+
+    def _lose(self, request: Request) -> None:
+        lost, request.num_computed_tokens = request.num_computed_tokens, 0
+        self.lost_until[request.request_id] = max(lost, self.lost_until.get(request.request_id, 0))
+
+    def lose_swap(self, request: Request) -> None:
+        """The host copy of a waiting request is not to be had any more: its last preemption becomes a recompute."""
+        self.cache.swaps.drop(request.request_id)
+        request.preemptions[-1] = replace(
+            request.preemptions[-1], mode="recompute", lost_tokens=request.num_computed_tokens
+        )
+        self._lose(request)
+        self.stats.swaps_lost += 1
+
+    def swapped(self) -> list[Request]:
+        """Waiting requests with a host copy."""
+        return [request for request in self.waiting.snapshot() if self.cache.is_swapped(request)]
 
     def take_unreported(self) -> list[tuple[str, Preemption]]:
         """Preemptions from outside a step since the last call, of requests that still exist."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
+
+from infradoc_engine.core.request import PreemptionMode
 
 
 @dataclass(slots=True)
@@ -14,6 +17,8 @@ class SchedulerLimits:
     watermark: share of the blocks that admission leaves for requests that run already.
     max_model_len: prompt and output tokens of one request.
     chunked_prefill: off, a prompt is computed in one step unless it is longer than max_num_batched_tokens.
+    preemption_mode: swap, a request that loses its blocks to another one keeps their content in host memory, if there
+    is room for it; else, and in recompute, its tokens are computed again.
     """
 
     max_num_seqs: int
@@ -22,6 +27,7 @@ class SchedulerLimits:
     max_model_len: int = 2048
     chunked_prefill: bool = True
     prefix_caching: bool = True
+    preemption_mode: PreemptionMode = "recompute"
 
     def __post_init__(self) -> None:
         self.validate()
@@ -36,3 +42,5 @@ class SchedulerLimits:
             raise ValueError(f"watermark must be at least 0 and below 1, but is {self.watermark}")
         if self.max_model_len < 2:
             raise ValueError(f"max_model_len must have room for a prompt and an output token, not {self.max_model_len}")
+        if self.preemption_mode not in get_args(PreemptionMode):
+            raise ValueError(f"preemption_mode must be recompute or swap, not {self.preemption_mode}")

@@ -26,18 +26,28 @@ class ScheduledRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOutput:
-    """One step. `block_copies` (copy-on-write: source, destination) come before any KV write of the step.
+    """One step. The runner performs `swap_out`, then `block_copies`, then `swap_in`, then computes: in this order.
 
-    A source may be written later in the step or be a later destination: copy in list order, or read all first.
+    swap_out: (device block, host block). The device block may have a new owner in this step already, who writes it
+    only after the swap. swap_in: (host block, device block). A step has one of the two at most.
+    block_copies: copy-on-write (source, destination), before any KV write. A source may be written later in the step
+    or be a later destination: copy in list order, or read all first.
     """
 
     step: int
     scheduled: list[ScheduledRequest]
     block_copies: list[tuple[int, int]] = field(default_factory=list)
+    swap_out: list[tuple[int, int]] = field(default_factory=list)
+    swap_in: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[str, Preemption]] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)  # preempted earlier, running again from this step
     admitted: list[str] = field(default_factory=list)  # running for the first time from this step
     finished: list[tuple[str, FinishReason]] = field(default_factory=list)  # ended: the pool can never hold them
+
+    @property
+    def needs_runner(self) -> bool:
+        """Whether there is anything to compute or copy. A swap can come without tokens; left out, it is lost."""
+        return bool(self.scheduled or self.swap_out or self.swap_in or self.block_copies)
 
     @property
     def num_prefill_tokens(self) -> int:

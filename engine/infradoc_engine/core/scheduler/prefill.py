@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infradoc_engine.core.kv_cache_manager import Allocation
 from infradoc_engine.core.request import Request
 from infradoc_engine.core.scheduler.lifecycle import Lifecycle
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
@@ -14,10 +15,11 @@ class PrefillStage:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
 
-    def run(self, step: StepDraft, under_way: list[Request], limits: SchedulerLimits) -> None:
+    def run(self, step: StepDraft, under_way: list[Request], limits: SchedulerLimits, *, paused: bool = False) -> None:
         """Schedule chunks of `under_way` (in order of admission), then admit.
 
         Nothing is admitted in a step that took blocks away: the victim stands at the head and would take them back.
+        Nor while `paused`.
         """
         for request in under_way:
             if request.state != "running":
@@ -26,7 +28,7 @@ class PrefillStage:
             if not size:
                 return
             step.add_prefill(request, size)
-        if not step.ran_out:
+        if not step.ran_out and not paused:
             self._admit(step, limits)
 
     def _admit(self, step: StepDraft, limits: SchedulerLimits) -> None:
@@ -37,22 +39,25 @@ class PrefillStage:
                 return
             allocation = lifecycle.admit(request)
             if allocation is not None:
-                self._start(step, request, allocation.block_copy, limits)
+                self._start(step, request, allocation, limits)
             elif lifecycle.running:
                 return
             else:
                 step.finished.append((request.request_id, lifecycle.finish_stuck(request)))
 
     def _fits_whole(self, request: Request, step: StepDraft, limits: SchedulerLimits) -> bool:
-        to_compute = request.num_tokens - self._lifecycle.cache.peek_hit_tokens(request)
+        # A request that waits has computed tokens only if they were swapped out.
+        known = request.num_computed_tokens or self._lifecycle.cache.peek_hit_tokens(request)
+        to_compute = request.num_tokens - known
         return self._chunk(to_compute, step.budget, limits) > 0
 
-    def _start(
-        self, step: StepDraft, request: Request, block_copy: tuple[int, int] | None, limits: SchedulerLimits
-    ) -> None:
+    def _start(self, step: StepDraft, request: Request, allocation: Allocation, limits: SchedulerLimits) -> None:
         (step.resumed if request.preemptions else step.admitted).append(request.request_id)
-        if block_copy is not None:
-            step.block_copies.append(block_copy)
+        if allocation.block_copy is not None:
+            step.block_copies.append(allocation.block_copy)
+            step.copied.append(request)
+        elif self._lifecycle.cache.is_swapped(request):  # until the step is confirmed
+            step.swap_in.extend(allocation.swap_in)
             step.copied.append(request)
         size = self._chunk(request.num_tokens - request.num_computed_tokens, step.budget, limits)
         step.add_prefill(request, size)

@@ -20,9 +20,11 @@ from infradoc_engine.core.scheduler.step import StepDraft
 class Scheduler:
     """Orders the stages of a step: decodes, then prefills, within one token budget. Not thread-safe.
 
-    The loop is `schedule()`, compute, `update()`. A step whose `update` never came was lost (the runner failed): the
-    next `schedule()` asks for the same tokens again. `abort`, `finish`, `preempt` and changes of `limits` or of the
-    pool's size are allowed at any moment in between.
+    The loop is `schedule()`, compute, `update()`. A step whose `update` never came was lost (the runner failed): say so
+    with `abandon_step()`, or leave it to the next `schedule()`; the same tokens are asked for again. What copies of a
+    lost step would have written is not trusted: a swap-out becomes a recompute, a swap-in is made again from the host
+    copy, which is kept until `update`. `abort`, `finish`, `preempt`, changes of `limits` and growth of the pool are
+    allowed at any moment in between.
     """
 
     def __init__(self, limits: SchedulerLimits, cache: KVCacheManager, clock: Clock | None = None) -> None:
@@ -33,6 +35,7 @@ class Scheduler:
         self._prefill = PrefillStage(self._lifecycle)
         self._step = 0
         self._pending: tuple[StepDraft, ScheduleOutput] | None = None
+        self._paused = False
 
     # --- requests in and out ---
 
@@ -80,36 +83,93 @@ class Scheduler:
         self._lifecycle.unreported.append((request_id, self._lifecycle.preempt(request, reason, request_id)))
         return True
 
+    def preempt_all(self, reason: PreemptReason = "resize") -> int:
+        """Take the blocks of all running requests; they wait at the head in their order. How many they were."""
+        running = list(self._lifecycle.running)
+        for request_id in reversed(running):
+            self.preempt(request_id, reason)
+        return len(running)
+
+    # --- changes from outside, between two steps ---
+
+    @property
+    def paused(self) -> bool:
+        """Whether admission is stopped."""
+        return self._paused
+
+    def pause(self) -> None:
+        """Admit nothing, preempted requests included, until `resume`; those that run go on, new ones may queue."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Admit again."""
+        self._paused = False
+
+    def replace_cache(self, cache: KVCacheManager) -> None:
+        """Go on with another, fresh cache of any size. Waiting requests stay queued, swapped ones must recompute.
+
+        Raises ValueError while requests run (`preempt_all` first), StepUnderWay between `schedule` and its end.
+        """
+        self.cache.swaps.require_no_step("replacing the cache")
+        if self._lifecycle.running:
+            raise ValueError(f"{self.num_running} requests still have blocks in the cache that is to be replaced")
+        for request in self._lifecycle.swapped():
+            self._lifecycle.lose_swap(request)
+        self.cache = self._lifecycle.cache = cache
+
+    def set_host_blocks(self, num_blocks: int) -> int:
+        """Change the host pool; swapped requests with blocks beyond must recompute. How many they were.
+
+        Raises as `KVCacheManager.set_host_blocks`, except that no swapped request stands in the way.
+        """
+        self.cache.swaps.require_no_step("changing the host pool")
+        beyond = set(self.cache.swaps.pool.owners_beyond(num_blocks)) if num_blocks >= 0 else set()
+        for request_id in beyond:
+            self._lifecycle.lose_swap(self._lifecycle.requests[request_id])
+        self.cache.set_host_blocks(num_blocks)
+        return len(beyond)
+
     # --- the step ---
 
     def schedule(self) -> ScheduleOutput:
         """Decide one step; O(running requests). `.scheduled` is empty when nothing can be computed."""
-        self._recover_lost_step()
+        self.abandon_step()
         self.cache.watermark = self.limits.watermark
         if self.cache.prefix_caching != self.limits.prefix_caching:
             self.cache.prefix_caching = self.limits.prefix_caching
         self._step += 1
-        step = StepDraft(self._step, self.limits.max_num_batched_tokens, self.cache.block_size)
+        swap = self.limits.preemption_mode == "swap"
+        step = StepDraft(self._step, self.limits.max_num_batched_tokens, self.cache.block_size, swap)
         step.preempted = self._lifecycle.take_unreported()
         decodes: list[Request] = []
         prefills: list[Request] = []
         for request in self._lifecycle.running.values():
             (decodes if is_decode(request) else prefills).append(request)
         self._decode.run(step, decodes)
-        self._prefill.run(step, prefills, self.limits)
+        self._prefill.run(step, prefills, self.limits, paused=self._paused)
         output = step.output()
         self._pending = (step, output)
+        if step.scheduled or step.swap_out:  # `output.needs_runner`, without the call: this is the hot path
+            self.cache.swaps.begin_step()
         return output
 
-    def _recover_lost_step(self) -> None:
-        """Tokens of a lost step are simply asked for again; a block copy is not, and its destination holds rubbish."""
+    def abandon_step(self) -> None:
+        """No `update` will come for the step last scheduled: the runner failed. Nothing happens when there is none.
+
+        Its tokens are simply asked for again. Copies are not: their destinations hold rubbish, so whoever has one of
+        those waits again, with its host copy if it was being swapped in, and whoever was swapped out has lost it.
+        """
         if self._pending is None:
             return
         step, _ = self._pending
         self._pending = None
-        for request in step.copied:
+        for request in reversed(step.copied):  # the last admitted first: each goes to the head
             if request.state == "running":
                 self.preempt(request.request_id, "fault")
+        for request in step.swapped_out:
+            if request.state == "waiting":
+                self._lifecycle.lose_swap(request)
+        self.cache.swaps.end_step()
 
     def update(self, output: ScheduleOutput, sampled: Mapping[str, int]) -> StepUpdate:
         """Take in the result of a step: `sampled` has a token for each scheduled request with `.samples`.
@@ -125,7 +185,10 @@ class Scheduler:
         missing = [item.request_id for _, item in alive if item.samples and item.request_id not in sampled]
         if missing:
             raise ValueError(f"step {output.step} has no sampled token for request {missing[0]}")
-        self._pending = None
+        step, self._pending = self._pending[0], None
+        if step.copied or step.swapped_out:
+            self._confirm_swaps(step)
+        self.cache.swaps.end_step()
         if output.scheduled:
             self._lifecycle.stats.steps += 1
         tokens: list[tuple[str, int, FinishReason | None]] = []
@@ -135,6 +198,15 @@ class Scheduler:
                 token = sampled[item.request_id]
                 tokens.append((item.request_id, token, self._take(request, token)))
         return StepUpdate(tokens)
+
+    def _confirm_swaps(self, step: StepDraft) -> None:
+        stats = self._lifecycle.stats
+        stats.swapped_out_blocks += len(step.swap_out)
+        stats.swapped_out_requests += len(step.swapped_out)
+        stats.swapped_in_blocks += len(step.swap_in)
+        for request in step.copied:
+            if request.state == "running" and self.cache.confirm_swap_in(request):
+                stats.swapped_in_requests += 1
 
     @staticmethod
     def _is_alive(request: Request, item: ScheduledRequest) -> bool:
@@ -191,6 +263,11 @@ class Scheduler:
     def num_waiting(self) -> int:
         """Requests in the queue, preempted ones included."""
         return len(self._lifecycle.waiting)
+
+    @property
+    def num_swapped(self) -> int:
+        """Of the waiting requests, those whose KV is in host memory."""
+        return self.cache.swaps.num_swapped
 
     def has_work(self) -> bool:
         """Whether any request is not finished."""

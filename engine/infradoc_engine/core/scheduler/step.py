@@ -15,10 +15,14 @@ class StepDraft:
     number: int
     budget: int  # tokens that may still be scheduled
     block_size: int
+    swap: bool = False  # victims of this step go to host memory while it has room
     scheduled: list[ScheduledRequest] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     block_copies: list[tuple[int, int]] = field(default_factory=list)
-    copied: list[Request] = field(default_factory=list)  # those whose block is written by a copy of this step
+    swap_out: list[tuple[int, int]] = field(default_factory=list)
+    swap_in: list[tuple[int, int]] = field(default_factory=list)
+    copied: list[Request] = field(default_factory=list)  # have a block that a copy or swap-in of this step writes
+    swapped_out: list[Request] = field(default_factory=list)
     preempted: list[tuple[str, Preemption]] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
     admitted: list[str] = field(default_factory=list)
@@ -48,6 +52,8 @@ class StepDraft:
             step=self.number,
             scheduled=self.scheduled,
             block_copies=self.block_copies,
+            swap_out=self.swap_out,
+            swap_in=self.swap_in,
             preempted=self.preempted,
             resumed=self.resumed,
             admitted=self.admitted,

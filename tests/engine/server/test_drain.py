@@ -1,0 +1,142 @@
+"""Changes that need a drain, under load: every request gets the tokens that it would have got without."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def drained(start_server: Any) -> Any:
+    """Its drains let nothing finish: what runs is preempted and computed again."""
+    return start_server(
+        *("--max-model-len", "256", "--kv-pool-tokens", "2048", "--max-num-seqs", "8", "--drain-seconds", "0.05"),
+        *("--max-num-batched-tokens", "128"),
+    )
+
+
+def _load(server: Any, in_background: Any) -> list[Any]:
+    prompts = [f"Story number {index}: once upon a time there was" for index in range(8)]
+    return [in_background(server.complete, prompt, max_tokens=24, ignore_eos=True) for prompt in prompts]
+
+
+def _texts(futures: list[Any]) -> list[str]:
+    return [future.result()["choices"][0]["text"] for future in futures]
+
+
+def _post(server: Any, path: str, **body: Any) -> Any:
+    return server.http.post(f"/admin/{path}", json=body, headers=server.auth)
+
+
+@pytest.mark.parametrize(
+    ("change", "pool", "block_size"),
+    [
+        ({"block_size": 32}, 2048, 32),
+        ({"block_size": 8, "max_model_len": 128}, 2048, 8),
+        ({"kv_pool_tokens": 512}, 512, 8),
+        ({"block_size": 16, "kv_pool_tokens": 1024, "max_model_len": 256}, 1024, 16),
+        ({"kv_pool_tokens": 2048}, 2048, 16),
+    ],
+)
+def test_no_request_is_lost_and_no_token_changes(
+    drained: Any, in_background: Any, change: dict[str, int], pool: int, block_size: int
+) -> None:
+    server = drained
+    expected = _texts(_load(server, in_background))
+    running = _load(server, in_background)
+    while not server.metric("llm_requests_running"):
+        time.sleep(0.01)
+    knobs = server.set(**change)["knobs"]
+    assert knobs["kv_pool_tokens"]["value"] == pool and knobs["block_size"]["value"] == block_size
+    assert _texts(running) == expected
+    blocks = server.admin("blocks")
+    assert blocks["block_size"] == block_size and blocks["num_blocks"] * block_size == pool
+    assert blocks["integrity"] == "ok" and sum(blocks["ledger"].values()) == blocks["num_blocks"]
+    metrics = server.metrics()
+    assert metrics["llm_kv_pool_tokens", ()] == pool
+    assert metrics["llm_kv_block_size_tokens", ()] == block_size
+    assert metrics["llm_engine_draining", ()] == 0
+
+
+def test_what_a_drain_takes_away_says_so(drained: Any) -> None:
+    assert drained.metric("llm_preemptions_total", reason="resize") > 0
+    lost = [loss for request in drained.admin("requests")["requests"] for loss in request["preemptions"]]
+    assert any(loss["reason"] == "resize" and loss["mode"] == "recompute" for loss in lost)
+
+
+def test_a_refused_drain_gives_the_pool_back(drained: Any, in_background: Any) -> None:
+    running = _load(drained, in_background)
+    before = drained.admin("config")
+    answer = drained.patch(gpu_memory_utilization=0.01)
+    assert answer.status_code == 409 and "The lowest gpu_memory_utilization" in answer.json()["error"]["message"]
+    after = drained.admin("config")
+    assert after["knobs"] == before["knobs"] and after["version"] == before["version"]
+    assert all(future.result()["usage"]["completion_tokens"] == 24 for future in running)
+    assert drained.http.get("/health").json() == {"status": "ok"}
+
+
+def test_a_change_that_would_lose_a_queued_request_is_refused(drained: Any, in_background: Any) -> None:
+    try:
+        assert _post(drained, "drain", seconds=0).json()["draining"] is True
+        queued = in_background(drained.complete, list(range(100, 300)), max_tokens=2)
+        while not drained.metric("llm_requests_waiting"):
+            time.sleep(0.01)
+        answer = drained.patch(max_model_len=128)
+        assert answer.status_code == 409 and "a request of 200 tokens is under way" in answer.text
+        assert drained.admin("config")["knobs"]["max_model_len"]["value"] == 256
+        assert drained.metric("llm_engine_draining") == 1  # the operator's pause outlives the refused change
+    finally:
+        _post(drained, "drain", resume=True)
+    assert queued.result()["usage"]["completion_tokens"] == 2
+
+
+def test_operators_can_pause_and_resume(drained: Any, in_background: Any) -> None:
+    try:
+        held = _post(drained, "drain", seconds=5)
+        assert held.json() == {"draining": True, "running": 0, "waiting": 0}
+        assert drained.http.get("/health").json() == {"status": "ok", "draining": True}
+        waiting = in_background(drained.complete, "Hello", max_tokens=2)
+        while not drained.metric("llm_requests_waiting"):
+            time.sleep(0.01)
+        assert not waiting.done()
+    finally:
+        resumed = _post(drained, "drain", resume=True)
+    assert resumed.json()["draining"] is False
+    assert waiting.result()["usage"]["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize("body", [{"seconds": -1}, {"seconds": "soon"}, {"minutes": 1}])
+def test_a_drain_that_makes_no_sense_is_422(drained: Any, body: dict[str, Any]) -> None:
+    answer = _post(drained, "drain", **body)
+    assert answer.status_code == 422
+    assert drained.metric("llm_engine_draining") == 0
+
+
+def test_the_patience_of_one_drain_can_be_given(drained: Any, in_background: Any) -> None:
+    before = drained.metric("llm_preemptions_total", reason="resize")
+    running = in_background(drained.complete, "Once upon a time", max_tokens=12, ignore_eos=True)
+    while not drained.metric("llm_requests_running"):
+        time.sleep(0.01)
+    assert drained.patch(headers={"x-infradoc-drain-seconds": "60"}, block_size=32).status_code == 200
+    assert running.done() or running.result(5)
+    assert drained.metric("llm_preemptions_total", reason="resize") == before
+    assert drained.patch(headers={"x-infradoc-drain-seconds": "later"}, block_size=16).status_code == 422
+    drained.set(block_size=16)
+
+
+def test_a_policy_that_cuts_is_mended_in_one_patch(start_server: Any) -> None:
+    server = start_server("--max-model-len", "64", "--truncation-policy", "left", "--max-num-seqs", "4")
+    prompt = list(range(100, 200))
+    assert server.complete(prompt, max_tokens=8)["infradoc"]["truncated"]["kept_tokens"] == 56
+    knobs = server.set(max_model_len=1024, truncation_policy="reject")["knobs"]
+    assert knobs["max_model_len"]["value"] == 1024
+    assert knobs["kv_pool_tokens"] == knobs["kv_pool_tokens"] | {"value": 4096, "origin": "default"}  # it follows
+    answer = server.complete(prompt, max_tokens=8)
+    assert "infradoc" not in answer and answer["usage"]["prompt_tokens"] == 100
+    assert server.complete(list(range(100, 1100)), max_tokens=2)["usage"]["prompt_tokens"] == 1000
+    lower = server.set(max_model_len=512)["knobs"]
+    assert lower["kv_pool_tokens"]["value"] == 4096
+    refused = server.http.post("/v1/completions", json={"prompt": list(range(100, 1100)), "max_tokens": 2})
+    assert refused.status_code == 400 and refused.json()["error"]["code"] == "context_length_exceeded"
