@@ -46,7 +46,7 @@ def _visible(node: Selector, frame: SignalFrame) -> bool:
     span = node.range_ms / 1000 if node.range_ms else max(frame.window, _FRESH_PERIODS * frame.period)
     wanted = _RANGE_SAMPLES if node.range_ms else 1
     series = frame.select(node.name)
-    if _labels_matter(node.name):
+    if node.matchers and _labels_matter(node.name):
         series = [one for one in series if all(m.accepts(one.labels.get(m.label, "")) for m in node.matchers)]
     return any(_samples_in(one, end - span, end, wanted) for one in series)
 

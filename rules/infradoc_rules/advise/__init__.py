@@ -32,6 +32,7 @@ ADVISERS: Mapping[str, Callable[[Advice], Action | None]] = {
     "set_tokenizer_workers": frontend.set_tokenizer_workers,
     "raise_api_server_count": frontend.raise_api_server_count,
     "reject_long_prompts": length.reject_long_prompts,
+    "fit_length_limit": length.fit_length_limit,
     "disable_context_shift": length.disable_context_shift,
     "raise_length_limit": length.raise_length_limit,
     "lower_client_max_tokens": length.lower_client_max_tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from infradoc_rules.advise.base import Advice, round_up
 from infradoc_rules.advise.lengths import pool_tokens
@@ -10,6 +11,7 @@ from infradoc_rules.advise.memory import served_change
 from infradoc_rules.model import Action, Event
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
+_FINE_STEP = 64  # the same where the length was measured as it was sent
 _NEAR = 0.5  # of the limit; quantiles from buckets may lie a bucket below the truth
 _WORTH_LOWERING = 0.75  # of the present limit; less of a cut is not worth a change
 _REFUSED, _TRUNCATED, _SHIFTED = "request_rejected_length", "request_truncated", "context_shifted"
@@ -44,6 +46,38 @@ def reject_long_prompts(advice: Advice) -> Action | None:
     )
 
 
+def fit_length_limit(advice: Advice) -> Action | None:
+    """Take in whole what nearly all clients send (the P99 of prompt + output), and refuse the rest: one change.
+
+    None where no client's measurements say how long requests were before they were cut, where the limit has room
+    already, or where the model was not trained for the length.
+    """
+    present, sent = advice.number("max_model_len"), advice.number("client.request_tokens_p99")
+    known = advice.number("model.max_positions")
+    if advice.system != "infradoc" or not present or not sent:
+        return None
+    target = round_up(sent, _FINE_STEP)
+    if target <= present or (known and target > known):
+        return None
+    action = advice.action(
+        "raise_max_model_len",
+        from_value=int(present),
+        to_value=target,
+        flag=f"--max-model-len {target} --truncation-policy reject",
+        why=advice.say(
+            f"99 of 100 requests need at most {sent:,.0f} tokens as their clients send them: they are then answered "
+            "whole, and a longer one is told so",
+            f"按客户端发送的长度，99% 的请求最多需要 {sent:,.0f} 个 token：它们将得到完整处理，更长的会被告知",
+        ),
+        cost=advice.say(
+            "whole prompts take more of each step and of the KV pool: short requests are the losers; callers beyond "
+            "the limit get HTTP 400",
+            "完整提示会占用更多的步时间和 KV 池：受损的是短请求；超出上限的调用方会得到 HTTP 400",
+        ),
+    )
+    return served_change(advice, replace(action, also=(("truncation_policy", "reject"),)))
+
+
 def disable_context_shift(advice: Advice) -> Action | None:
     """llama.cpp drops half the context when a slot is full; without it the request fails loudly."""
     if advice.system != "llamacpp" or not any(event.name == _SHIFTED for event in advice.frame.events):
@@ -67,14 +101,16 @@ def raise_length_limit(advice: Advice) -> Action | None:
     """
     configured = advice.number("max_model_len")
     limit, longest = _limit_hit(advice.frame.events), _longest_refused(advice.frame.events)
+    if advice.fact("truncation_policy") != "reject" and fit_length_limit(advice) is not None:
+        return None  # the length is known better, and refusing the rest belongs to it
     if longest is None and not _cut(advice.frame.events) and not _near_limit(advice, configured):
         return None
     limit = limit or (int(configured) if configured else None)
     target = round_up(longest + 1, _STEP) if longest else round_up(2 * limit, _STEP) if limit else None
     if longest and _is_step_budget(advice, limit):
-        return _raise(advice, "raise_max_num_batched_tokens", limit, target)
+        return _raise(advice, "raise_max_num_batched_tokens", limit, target, longest)
     name = "raise_max_input_tokens" if advice.system == "tgi" else "raise_max_model_len"
-    return _raise(advice, name, limit, target)
+    return _raise(advice, name, limit, target, longest)
 
 
 def _is_step_budget(advice: Advice, limit: int | None) -> bool:
@@ -91,26 +127,27 @@ def _near_limit(advice: Advice, limit: float | None) -> bool:
     return limit is None or longest is None or longest > _NEAR * limit
 
 
-def _raise(advice: Advice, name: str, limit: int | None, target: int | None) -> Action | None:
+def _raise(advice: Advice, name: str, limit: int | None, target: int | None, longest: int | None) -> Action | None:
     if limit and target and target <= limit:
         target = round_up(limit + 1, _STEP)
     known = advice.number("model.max_positions")
     if known and target and target > known:
         return None  # the model was not trained for it: shorter requests are the only honest advice
-    return advice.action(
+    action = advice.action(
         name,
         from_value=limit,
         to_value=target,
         flag=_flag(advice, target) if name == "raise_max_model_len" else None,
         why=advice.say(
-            f"the longest request seen needs {target:,} tokens" if target else "requests are longer than the limit",
-            f"见到的最长请求需要 {target:,} 个 token" if target else "请求长于上限",
+            f"the longest request seen needs {longest:,} tokens" if longest else "requests are longer than the limit",
+            f"见到的最长请求需要 {longest:,} 个 token" if longest else "请求长于上限",
         ),
         cost=advice.say(
             "KV memory per request grows with the length: fewer requests fit at once, so concurrency is the loser",
             "每个请求的 KV 内存随长度增长：同时容纳的请求变少，受损的是并发",
         ),
     )
+    return served_change(advice, action) if name == "raise_max_model_len" else action
 
 
 def lower_max_model_len(advice: Advice) -> Action | None:
