@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup model check test slow demo demo-control lock clean
+.PHONY: setup model check test slow gpu-check demo demo-control lock clean
 
 setup: $(STAMP) model
 
@@ -33,6 +33,11 @@ test: setup
 
 slow: setup
 	$(BIN)/pytest -m slow
+
+# On a GPU host with torch, triton and numpy; nothing of this project needs to be installed there. Under 7 minutes.
+# GPU_CHECK="--steps copy,decode --out FILE" narrows it.
+gpu-check:
+	PYTHONPATH=engine:kernels $(PYTHON) -m infradoc_engine.gpu_check $(GPU_CHECK)
 
 demo: setup
 	$(BIN)/infradoc demo

@@ -98,7 +98,7 @@ class DecodeGraphs:
 
     def forget(self) -> None:
         """Drops the graphs, because what they point at is going to move; the next use captures anew."""
-        if self._graphs:
+        if self._graphs and self._cache.device.type == "cuda":
             torch.cuda.synchronize(self._cache.device)  # a replay may still be under way
         self._graphs.clear()
         self._sizes, self._pool, self._tried = (), None, False

@@ -46,7 +46,7 @@ class GraphKeeper:
     def reserve(self, model: LlamaModel, block_size: int) -> None:
         """Measures what graphs will take and notes it in the budget: before the pool is sized, so that it leaves room.
 
-        Raises NotEnoughMemory when there is none, RuntimeError when this model cannot be captured.
+        Raises NotEnoughMemory when there is none, ValueError when this model cannot be captured here.
         """
         self._model = model
         if not self.rows:
@@ -79,7 +79,7 @@ class GraphKeeper:
         if refused_memory(error):
             return self._budget.no_graphs(self.rows)
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        return RuntimeError(f"CUDA graphs cannot be captured ({first_line}); start with --enforce-eager.")
+        return ValueError(f"CUDA graphs cannot be captured ({first_line}); start with --enforce-eager.")
 
     def renew(self, cache: KVCache) -> None:
         """Graphs for this pool and the present limits, captured at first use; without memory decodes run eagerly."""

@@ -11,6 +11,7 @@ import torch
 
 from infradoc_engine.budget import MemoryBudget
 from infradoc_engine.core.scheduler.output import ScheduledRequest, ScheduleOutput
+from infradoc_engine.cuda_sampler import CudaSampler
 from infradoc_engine.graph_keeper import GraphKeeper
 from infradoc_engine.kv_cache import BlockMoves, KVCache
 from infradoc_engine.kv_host import HostTier
@@ -71,10 +72,11 @@ class ModelRunner:
             limits=limits,
         )
         self._graphs = GraphKeeper(self.budget, eager=enforce_eager, max_batch=cuda_graph_max_bs)
-        self._sampler = Sampler()
+        self._sampler = self._new_sampler()
         try:
             with torch.inference_mode():
                 self._load(files)
+                self._warm_up()
                 if activation_profile == "measure":
                     self.budget.step = StepPeak(self.config, self._profile(), limits)
                 self._graphs.reserve(self._model, block_size)
@@ -311,6 +313,9 @@ class ModelRunner:
             self._ids(tokens), step, cache.layers[:num_layers], self._ids(sample_rows), num_layers
         )
 
+    def _new_sampler(self) -> Sampler:
+        return CudaSampler() if self.device.type == "cuda" else Sampler()
+
     def _ids(self, values: list[int]) -> torch.Tensor:
         if self.device.type == "cuda":  # pinned and not waited for: the host runs ahead of the device
             return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(self.device, non_blocking=True)
@@ -334,6 +339,23 @@ class ModelRunner:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
+    def _warm_up(self) -> None:
+        """GPU: compiles what short steps launch, so that no request waits; a step at the limits compiles the rest."""
+        if self.device.type != "cuda":
+            return
+        params = [SamplingParams(top_p=0.9, logprobs=1)]
+        cache = KVCache(self.config, 1, self.block_size, self.dtype, self.device)
+        most = min(self.limits.max_num_batched_tokens, self.limits.max_model_len)
+        try:
+            for count in {1, min(2, most), min(65, most)}:  # a decode, and prefill tiles of few and of many rows
+                table = [0] * -(-count // self.block_size)
+                step = [ScheduledRequest("warm-up", [0] * count, 0, table, True, count > 1)]
+                logits = self._forward(step, cache, num_layers=1)
+                self._new_sampler().sample(logits, ["warm-up"], params)
+        except Exception as error:
+            raise self._refused(error, "a first step", None) from error
+        self._give_back()
+
     def _profile(self) -> int:
         """Bytes a step takes beside weights and KV, measured on a step at the limits through the first layer.
 
@@ -346,7 +368,7 @@ class ModelRunner:
 
         def work() -> None:
             logits = self._forward(step, cache, num_layers=1)
-            Sampler().sample(logits, [s.request_id for s in step], params)
+            self._new_sampler().sample(logits, [s.request_id for s in step], params)
 
         try:
             if self.device.type == "cuda":
@@ -377,12 +399,13 @@ class ModelRunner:
         clear_frames(error.__traceback__)  # they hold the tensors of the failed work
         self._give_back()  # what it freed shall serve the next, also as fresh maps
         size = "" if tokens is None else f" of {tokens} tokens"
-        account = self.memory_account() if self.budget.kv_bytes else {}
+        on_gpu = self.device.type == "cuda"
+        account = self.memory_account() if self.budget.kv_bytes or on_gpu else {}
         parts = ", ".join(f"{part} {size // MIB}" for part, size in account.items() if size)
         return NotEnoughMemory(
             f"No memory for {what}{size}: the allocator refused within {self.device_bytes // MIB} MiB of device memory"
-            f"{f' (in MiB: {parts})' if parts else ''}; lower max_num_batched_tokens or the KV pool, or raise "
-            "device_memory_bytes.",
+            f"{f' (in MiB: {parts})' if parts else ''}; lower max_num_batched_tokens or the KV pool, or "
+            f"{'free what other processes hold of the device' if on_gpu else 'raise device_memory_bytes'}.",
             account,
         )
 

@@ -107,7 +107,7 @@ class Sampler:
         return float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
-def _invert(probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+def invert(probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     """Index whose share of the running sum holds the draw; probs: [num_rows, n] need not sum to 1."""
     running = probs.double().cumsum(-1)
     total = running[:, -1]
@@ -117,7 +117,7 @@ def _invert(probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
 
 
 def _pick_free(probs: torch.Tensor, uniform: torch.Tensor, _: list[SamplingParams]) -> list[int]:
-    picked: list[int] = _invert(probs, uniform)[:, 0].tolist()
+    picked: list[int] = invert(probs, uniform)[:, 0].tolist()
     return picked
 
 
@@ -131,7 +131,7 @@ def _pick_limited(probs: torch.Tensor, uniform: torch.Tensor, params: list[Sampl
     for look in (*LOOKS, vocab):
         best, ids = probs[rows].topk(min(look, vocab), dim=-1)
         kept = _kept(best, top_k[rows], top_p[rows])
-        tokens[rows] = ids.gather(1, _invert(kept, uniform[rows]))[:, 0]
+        tokens[rows] = ids.gather(1, invert(kept, uniform[rows]))[:, 0]
         # The last token looked at is still in and more may follow it: look further, in these rows only.
         rows = rows[(top_k[rows] > look) & (kept[:, -1] > 0)]
         if look >= vocab or not rows.numel():

@@ -1,4 +1,4 @@
-"""`infradoc demo`: a real engine, two faults in turn: found, fixed live, verified at the client."""
+"""`infradoc demo`: a real engine, four faults in turn: found, fixed live, verified at the client."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +17,27 @@ from infradoc import __version__
 from infradoc.cli.args import Parser
 from infradoc.cli.engine import INSTALL, missing_packages
 from infradoc.cli.interrupt import treat_as_interrupt
-from infradoc.demo.faults import FAULTS, MODEL
+from infradoc.demo.faults import FOUR, MODEL, SCENES
 from infradoc.demo.run import FaultResult, Settings, run_fault
 from infradoc.errors import InfradocError
 from infradoc.model import VerdictName
 from infradoc.remediation.table import outcome_json, plan_json
 
-SUMMARY = "A real engine, two faults in turn: found, fixed live, verified."
+SUMMARY = "A real engine, four faults in turn: found, fixed live, verified."
 EXIT_OF: dict[VerdictName, int] = {"fixed": 0, "not_fixed": 10, "worse": 20, "inconclusive": 30}
 WORST: tuple[VerdictName, ...] = ("worse", "inconclusive", "not_fixed", "fixed")
 EPILOG = """\
-The last line is the verdict over all faults. Exit codes: 0 all fixed, 10 not fixed, 20 worse, 30 inconclusive or not
-found. With --no-fix (the control) nothing is changed: then 0 means that every fault was found and judged not_fixed,
-which is what must happen, and the last line is `verdict: not_fixed`; any other verdict gives 1.
+Out of memory, fragmentation (blocks too large, then blocks that leak), tokenization, truncation; --only kv plays KV
+thrashing. The last line is the verdict over all faults. Exit codes: 0 all fixed, 10 not fixed, 20 worse, 30
+inconclusive or not found. With --no-fix (the control) nothing is changed: then 0 means that every fault was found and
+judged not_fixed, which is what must happen, and the last line is `verdict: not_fixed`; any other verdict gives 1.
 """
 
 
 def parser() -> Parser:
     """The command's flags."""
     made = Parser(prog="infradoc demo", description=SUMMARY, epilog=EPILOG)
-    made.add_argument("--fault", choices=[fault.name for fault in FAULTS], help="only this one (default: both in turn)")
+    made.add_argument("--only", choices=tuple(SCENES), metavar="NAME", help=f"one of {', '.join(SCENES)}")
     made.add_argument("--no-fix", action="store_true", help="control: find, plan and judge, but change nothing")
     made.add_argument("--model", default=MODEL, help=f"model to serve (default {MODEL})")
     made.add_argument("--seed", type=int, default=1, help="seed of the load (default 1)")
@@ -52,10 +54,9 @@ def run(argv: list[str]) -> int:
     settings = Settings(fix=not args.no_fix, seed=args.seed, model=args.model)
     began = time.monotonic()
     results = []
-    for fault in FAULTS:
-        if args.fault in (None, fault.name):
-            results.append(run_fault(fault, settings, out, say))
-            out(f"{fault.name}: {results[-1].verdict} ({results[-1].seconds:.0f} s)\n")
+    for fault in [fault for name in ([args.only] if args.only else FOUR) for fault in SCENES[name]]:
+        results.append(run_fault(fault, settings, out, say))
+        out(f"{fault.name}: {results[-1].verdict} ({results[-1].seconds:.0f} s)\n")
     return finish(args, results, time.monotonic() - began)
 
 
@@ -106,6 +107,7 @@ def fault_json(result: FaultResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 1),
         "serve": list(result.fault.serve),
         "load": list(result.load),
+        "switch": None if result.fault.switch is None else asdict(result.fault.switch),
         "found_after_seconds": None if result.found_after is None else round(result.found_after, 1),
         "finding": None
         if finding is None

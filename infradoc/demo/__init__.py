@@ -1,1 +1,1 @@
-"""The demo: a real engine, real traffic, two faults in turn; found, fixed live, verified at the client."""
+"""The demo: a real engine, real traffic, four faults in turn; each found, fixed live, verified at the client."""

@@ -77,7 +77,18 @@ def run_fault(fault: Fault, settings: Settings, out: Print, say: Print) -> Fault
                 start_load(url, load_classes, settings.seed, LOAD_SECONDS, client_out) as load,
                 open_session(url, Path(folder), client_out) as session,
             ):
+                switch_on(fault, session, load, say)
                 return replace(observe(fault, settings, session, (engine, load), began, out, say), load=load_classes)
+
+
+def switch_on(fault: Fault, session: Session, load: Child, say: Print) -> None:
+    """Watch the engine bear its load, then switch the fault inside it on, where it has one."""
+    if fault.switch is None:
+        return
+    session.watch(fault.switch.after, fault.finding, on_look=lambda _: load.check())
+    session.admin.switch_fault(fault.switch.name, fault.switch.parameters)
+    given = ", ".join(f"{name} {value}" for name, value in fault.switch.parameters.items())
+    say(f"{fault.name}: POST /admin/faults {fault.switch.name} ({given})")
 
 
 def open_session(url: str, folder: Path, client_out: Path) -> Session:

@@ -128,6 +128,10 @@ class AdminClient:
             raise AdminError(f"{self.url}{path} does not have the expected form.")
         return {str(name): value for name, value in data.items() if not isinstance(value, dict)}
 
+    def switch_fault(self, name: str, parameters: Mapping[str, int]) -> None:
+        """Switch a fault on; the engine must have been started with --enable-faults. Raises AdminError."""
+        self._ask("POST", "/admin/faults", json={"name": name, "active": True, "parameters": dict(parameters)})
+
     def release(self) -> None:
         """Give the lease back, so that other writers need not wait for its end. Raises AdminError."""
         state = self.config()

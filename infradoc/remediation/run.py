@@ -15,6 +15,7 @@ from infradoc.model import PlanStep, Verdict
 from infradoc.remediation.admin import AdminClient, AdminError
 from infradoc.remediation.change import Applied, UndoError, apply, take_back
 from infradoc.remediation.client_log import ClientLog
+from infradoc.remediation.hold import HoldJudge
 from infradoc.remediation.journal import Journal
 from infradoc.remediation.measure import ClientMeasured, Measured, ServerMeasured
 from infradoc.remediation.verify import Case, judge
@@ -75,11 +76,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The rule's state at one moment; `window` is the stretch of the past that it rests on."""
+    """What the rule said at one moment, with all of the past in view."""
 
     time: float
     state: StateName
-    window: float
 
 
 class Fixer:
@@ -133,11 +133,12 @@ class Fixer:
         )
         self._say(f"hold: measuring {self._timing.hold:g} s")
         hold_begin = time.time()
-        looks = self._watch(self._timing.hold, rule)
+        hold = HoldJudge(rule, hold_begin)
+        looks = self._watch(self._timing.hold, rule, hold=hold)
         hold_end = time.time()
         self._wait_for_old(self._timing.tail_limit, rule)
         before, after = self._measured(*baseline), self._measured(hold_begin, hold_end)
-        verdict = judge(Case(before, after, quiet(looks, hold_begin), rule.id, rule.verify))
+        verdict = judge(Case(before, after, hold.quiet(looks[-1].state if looks else None), rule.id, rule.verify))
         undone, note = self._conclude(verdict, applied, keep)
         return Outcome(verdict, before, after, applied, settle_seconds, settled, undone, note)
 
@@ -172,7 +173,9 @@ class Fixer:
         assert self._frame is not None
         return ServerMeasured(self._frame, begin, end)
 
-    def _watch(self, seconds: float, rule: Rule, until: Callable[[], bool] | None = None) -> list[Look]:
+    def _watch(
+        self, seconds: float, rule: Rule, until: Callable[[], bool] | None = None, hold: HoldJudge | None = None
+    ) -> list[Look]:
         """Look once a period for `seconds`, or until a condition holds; returns what the rule said."""
         looks: list[Look] = []
         end = time.monotonic() + seconds
@@ -181,7 +184,9 @@ class Fixer:
             now = time.time()
             tick = self._watcher.tick(now)
             self._frame = tick.frame
-            looks.append(Look(now, tick.results.by_id[rule.id].state, tick.frame.window))
+            looks.append(Look(now, tick.results.by_id[rule.id].state))
+            if hold is not None:
+                hold.look(tick.frame)
             if until is not None and until():
                 return looks
             due = max(due + self._timing.period, time.monotonic())
@@ -205,17 +210,6 @@ class Fixer:
         return gone
 
 
-def quiet(looks: list[Look], hold_begin: float) -> bool | None:
-    """Whether the rule was quiet: not firing at any look that rests on the hold alone, and not about to at the last.
-
-    None when the rule could not be judged there.
-    """
-    own = [look for look in looks if look.time - look.window >= hold_begin] or looks[-1:]
-    if not own or all(look.state == "unknown" for look in own):
-        return None
-    return all(look.state != "firing" for look in own) and own[-1].state != "pending"
-
-
 def told(applied: Applied | None) -> str:
     """The change in words."""
     if applied is None:
@@ -226,4 +220,4 @@ def told(applied: Applied | None) -> str:
     return f"applied: {moves}"
 
 
-__all__ = ["AdminError", "Fixer", "Look", "Outcome", "Timing", "quiet"]
+__all__ = ["AdminError", "Fixer", "Look", "Outcome", "Timing"]

@@ -12,22 +12,24 @@ from urllib.parse import urlsplit
 from infradoc.config import Config, TargetConfig
 from infradoc.errors import InfradocError
 from infradoc.load.http import Origin
-from infradoc.model import Plan
+from infradoc.model import Plan, Reading
 from infradoc.monitor.attach import attach, target_config
 from infradoc.monitor.loop import Monitor
 from infradoc.remediation.admin import AdminClient, AdminError, EngineState
 from infradoc.remediation.client_log import ClientLog
 from infradoc.remediation.guard import COOLDOWN_SECONDS, Guard
 from infradoc.remediation.journal import Journal
+from infradoc.remediation.lengths import sent_tokens
 from infradoc.remediation.plan import Context, make_plan
 from infradoc.remediation.run import Fixer, Timing
 from infradoc.sources.credentials import admin_token
 from infradoc.sources.fetch import is_loopback
 from infradoc_rules.catalog import Catalog, load_catalog
-from infradoc_rules.model import Finding
+from infradoc_rules.model import Fact, Finding
 from infradoc_rules.schema import Rule
 
 AFTER_FIRST_FINDING = 4  # further looks: what fires together should be planned together
+LENGTH_QUANTILE = 0.99
 RECENT_SECONDS = 1800.0
 
 
@@ -100,6 +102,7 @@ class Session:
         begin = time.monotonic()
         more: int | None = None
         while True:
+            self._note_lengths()
             tick = self.monitor.tick(time.time())
             elapsed = time.monotonic() - begin
             if on_look is not None:
@@ -113,6 +116,15 @@ class Session:
         errors = tuple(self.monitor.target.store.errors.values())
         unknown = tuple(result.id for result in tick.results.unknown)
         return Watched(tick.findings, errors, unknown, elapsed)
+
+    def _note_lengths(self) -> None:
+        """Let the sizing functions know how long requests are as their clients send them, cut or not."""
+        if self.clients is None:
+            return
+        longest = sent_tokens(self.clients.records(), LENGTH_QUANTILE)
+        if longest is not None:
+            fact = Fact("client.request_tokens_p99", longest, "file", str(self.clients.path))
+            self.monitor.target.store.add(Reading("lengths", time.time(), facts=[fact]))
 
     @property
     def system(self) -> str | None:

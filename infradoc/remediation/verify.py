@@ -8,7 +8,7 @@ and both are taken back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infradoc.model import Check, Verdict, VerdictName
 from infradoc.remediation.measure import LoadShape, Measured, Quantity
@@ -57,7 +57,7 @@ def conclude(case: Case, checks: tuple[Check, ...]) -> tuple[VerdictName, str]:
     unknown = [check.name for check in checks if check.passed is None]
     if unknown:
         return "inconclusive", f"Too few samples to judge: {'; '.join(unknown)}."
-    return "fixed", "The rule is quiet, what it names is better, throughput is kept and errors are not up."
+    return "fixed", "The rule is quiet, what it names is better, throughput and errors are within their bounds."
 
 
 def rule_check(case: Case) -> Check:
@@ -106,7 +106,13 @@ def throughput_checks(case: Case) -> list[Check]:
     ]
     seen = [pair for pair in pairs if pair[1].value or pair[2].value]
     limit = case.verify.throughput_at_least
-    return [ratio_check(name, before, after, None, limit) for name, before, after in seen or pairs[:1]]
+    found = []
+    for name, before, after in seen or pairs[:1]:
+        # Nothing at all where requests did end, every one in an error, is a measurement too.
+        asked = Quantity(before.value or 0.0, max(before.n, case.before.errors()[0]))
+        check = ratio_check(name, asked, after, None, limit)
+        found.append(replace(check, passed=False) if check.passed and not after.value else check)
+    return found
 
 
 def error_check(case: Case) -> Check:

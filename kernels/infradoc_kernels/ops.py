@@ -40,6 +40,7 @@ __all__ = [
     "rope_angles",
     "rope_kv_write",
     "silu_and_mul",
+    "top_p_mask",
     "warm_up",
 ]
 
@@ -99,6 +100,16 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """
     module = _module("" if x.is_cuda else "reference.", "rope")
     out: torch.Tensor = module.rope(x, cos, sin)
+    return out
+
+
+def top_p_mask(probs: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """probs: [num_rows, vocab_size] float32, with those beyond top-k (0 is off) and then top-p set to zero.
+
+    top_k: [num_rows] int64; top_p: [num_rows] float64, above 0 and at most 1. The best token always stays.
+    """
+    module = _module("" if probs.is_cuda else "reference.", "top_p")
+    out: torch.Tensor = module.top_p_mask(probs, top_k, top_p)
     return out
 
 
