@@ -28,8 +28,11 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/infradoc rules lint
 
+# In two parts: what can run side by side on two cores, then what wants the machine for itself.
+DEFAULT := not gpu and not peer and not slow
 test: setup
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile -m "$(DEFAULT) and not serial"
+	$(BIN)/pytest -m "$(DEFAULT) and serial"
 
 slow: setup
 	$(BIN)/pytest -m slow
