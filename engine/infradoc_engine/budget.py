@@ -152,7 +152,7 @@ class MemoryBudget:
         trim_heap()
         other = self.other_bytes()
         if self.kv_bytes and share == self.utilization:  # what the present pool takes can be had again
-            taken = self.weight_bytes + self.kv_bytes + self.activation_bytes()
+            taken = self.weight_bytes + self.kv_bytes + self.activation_bytes() + self.graph_bytes
             other = min(other, max(int(self.device_bytes * share) - taken, 0))
         ask = PoolRequest(
             device_bytes=self.device_bytes,
@@ -213,6 +213,19 @@ class MemoryBudget:
             "the KV pool smaller first.",
             self.account(),
             {knob: low},
+        )
+
+    def check_host(self, num_bytes: int) -> None:
+        """NotEnoughMemory when the swap space would grow beyond what the host has: pages are only taken when used."""
+        extra, free = num_bytes - self.host_bytes, available_bytes()
+        if extra <= free:
+            return
+        fitting = self.host_bytes + free
+        raise NotEnoughMemory(
+            f"No memory for a swap space of {_mib(num_bytes)} MiB: {free // MIB} MiB of host memory are available; at "
+            f"most --swap-space {fitting} fits.",
+            self.account(),
+            {"swap_space": fitting},
         )
 
     def allow_host(self, num_bytes: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,7 +51,11 @@ class Knob:
             return value
         if self.kind == "str" and isinstance(value, str) and value:
             return value
-        raise KnobError(f"{self.name} cannot be {value!r}; give {self._wanted()}.")
+        raise self._refusal(value)
+
+    def _refusal(self, value: object) -> KnobError:
+        # reprlib: what a client sent may be long, or nested deeper than repr can go.
+        return KnobError(f"{self.name} cannot be {reprlib.repr(value)}; give {self._wanted()}.")
 
     def _check_number(self, value: object) -> int | float:
         low, high = self.bounds
@@ -60,7 +65,7 @@ class Knob:
                 return float(value)
             if value == int(value):
                 return int(value)
-        raise KnobError(f"{self.name} cannot be {value!r}; give {self._wanted()}.")
+        raise self._refusal(value)
 
     def _wanted(self) -> str:
         if self.kind == "int":
@@ -186,4 +191,4 @@ def find(name: str) -> Knob:
         return knob
     near = difflib.get_close_matches(name, KNOBS, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else "valid knobs: " + ", ".join(KNOBS) + "."
-    raise KnobError(f"unknown knob {name!r}; {hint}")
+    raise KnobError(f"unknown knob {reprlib.repr(name)}; {hint}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from infradoc_engine.kv_pages import empty_pages
+from infradoc_engine.refusals import is_out_of_memory
 from infradoc_engine.weights.config import ModelConfig
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -67,15 +68,22 @@ class KVCache:
 
         Each new layer is allocated before its old one is freed, so the peak is one small layer above the old pool.
         Raises ValueError for a size that is no reduction, and what the allocator raises for the first layer, with
-        nothing changed; a later layer has the memory of the one before it.
+        nothing changed. A later layer has the memory of the one before it; where somebody else was quicker, it keeps
+        its own and serves the first blocks of it.
         """
         if not 0 < num_blocks <= self.num_blocks:
             raise ValueError(f"the KV pool has {self.num_blocks} blocks and cannot shrink to {num_blocks}")
-        self._replace_layers(lambda old: self._reduced(old, num_blocks))
+        self.layers[0] = self._reduced(self.layers[0], num_blocks)
         self.num_blocks = num_blocks
+        try:
+            self._replace_layers(lambda old: self._reduced(old, num_blocks), first=1)
+        except Exception as error:
+            self._cut(num_blocks)
+            if not is_out_of_memory(error):
+                raise
 
-    def _replace_layers(self, make: Callable[[Pair], Pair]) -> None:
-        for index in range(len(self.layers)):  # by index: a loop variable would keep each old pair a turn too long
+    def _replace_layers(self, make: Callable[[Pair], Pair], first: int = 0) -> None:
+        for index in range(first, len(self.layers)):  # by index: a loop variable would keep each old pair too long
             self.layers[index] = make(self.layers[index])
 
     def _reserve(self, num_blocks: int) -> None:
@@ -97,7 +105,7 @@ class KVCache:
         return pair
 
     def _cut(self, num_blocks: int) -> None:
-        """After a growth that failed half-way: layers that did grow serve their first blocks, as before."""
+        """After a change that stopped half-way: layers that are larger than the pool serve their first blocks."""
         for index, (k, v) in enumerate(self.layers):
             self.layers[index] = (k[:num_blocks], v[:num_blocks])
 

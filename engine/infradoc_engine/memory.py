@@ -10,6 +10,11 @@ from types import TracebackType
 
 MIB = 1 << 20
 _M_ARENA_MAX = -8  # malloc.h
+_CGROUP = Path("/sys/fs/cgroup")
+_CGROUPS = (  # limit, use, and the part of the use that is cached pages of files: version 2, then 1
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+)
 _STATUS, _CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -86,12 +91,13 @@ def _host_available() -> int:
 def available_bytes() -> int:
     """Memory that this process may still take: the host's, or less where a control group says so."""
     available = _host_available()
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
+    for limit, used, cache in _CGROUPS:
         try:
-            available = min(available, max(int(Path(limit).read_text()) - int(Path(used).read_text()), 0))
+            left = int((_CGROUP / limit).read_text()) - int((_CGROUP / used).read_text())
+            # Pages of files that were read count as used, but make room when memory is asked for: a model just loaded
+            # from its file would otherwise leave nothing.
+            rows = dict(line.split() for line in (_CGROUP / used).with_name("memory.stat").read_text().splitlines())
+            available = min(available, max(left + int(rows.get(cache, 0)), 0))
         except (OSError, ValueError):  # no such group, or "max"
             continue
     return available

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from traceback import clear_frames
 from typing import TYPE_CHECKING
@@ -240,13 +241,16 @@ class ModelRunner:
             self._use_pool(*old)
             raise
         finally:
-            self.set_host_blocks(self.host_blocks_for(host_bytes))
+            # Without room it stays empty: that is no reason to undo the pool, preempted requests are computed again.
+            with suppress(NotEnoughMemory):
+                self.set_host_blocks(self.host_blocks_for(host_bytes))
 
     def _use_pool(self, block_size: int, num_blocks: int) -> None:
         with torch.inference_mode():
             self._cache = self._allocate_pool(block_size, num_blocks)
         self.block_size = block_size
         self._host.attach(self._cache)
+        self.budget.allow_host(self._host.num_bytes)
         self._graphs.renew(self._cache)
 
     def host_blocks_for(self, num_bytes: int) -> int:
@@ -256,6 +260,7 @@ class ModelRunner:
     def set_host_blocks(self, num_blocks: int) -> None:
         """Size of the host tier; contents of the blocks that stay are kept. NotEnoughMemory leaves the old size."""
         before = self._host.num_blocks
+        self.budget.check_host(num_blocks * self._host.block_bytes)
         self.budget.allow_host(max(num_blocks, before) * self._host.block_bytes)
         try:
             self._host.resize(num_blocks)

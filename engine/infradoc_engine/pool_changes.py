@@ -49,7 +49,7 @@ def defragment(engine: Engine) -> Defragmentation:
         done = engine.cache.defragment()
     try:
         engine.runner.move_blocks(done.moves)
-    except MemoryError:  # the tables name places where nothing has arrived
+    except Exception:  # the tables name places where nothing has arrived, whatever the reason
         with engine.lock:
             engine.scheduler.preempt_all("fault")
             engine.cache.pool.clear_hashes()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,12 @@ def _module(package: str, name: str) -> Any:
 
 @functools.cache
 def _has_numba() -> bool:
-    return importlib.util.find_spec("numba") is not None
+    """Whether numba can be used: one that does not go with the installed NumPy is there, but refuses its import."""
+    try:
+        importlib.import_module("numba")
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 @functools.cache
@@ -222,7 +226,9 @@ def warm_up(num_heads: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
 
     Triton kernels compile when a step first runs: a step at the limits warms those.
     """
+    if is_compiled(device, torch.float32):
+        _module("cpu.", "argmax")  # logits are float32, whatever the model computes in
     if is_compiled(device, dtype):
-        for name in ("rms_norm", "silu_and_mul", "rope_kv_write", "argmax"):
+        for name in ("rms_norm", "silu_and_mul", "rope_kv_write"):
             _module("cpu.", name)
         _module("cpu.", "paged_attention").compile_for(head_dim, num_heads // num_kv_heads)

@@ -30,7 +30,8 @@ class CountingRunner:
         self.counts: dict[str, int] = {}
         self.calls: list[tuple[str, Any]] = []
         self.num_blocks, self.block_size, self.num_host_blocks = num_blocks, 4, 0
-        self.refuse: str | None = None  # the call that finds no memory
+        self.refuse: str | None = None  # the call that fails
+        self.error: type[Exception] = MemoryError
 
     def execute(self, output: ScheduleOutput, params: Mapping[str, SamplingParams]) -> dict[str, Sampled]:
         self.before_step(output)
@@ -67,7 +68,7 @@ class CountingRunner:
 
     def _note(self, name: str, value: Any) -> None:
         if name == self.refuse:
-            raise MemoryError(f"no memory to {name}")
+            raise self.error(f"no memory to {name}")
         self.calls.append((name, value))
 
 
@@ -383,12 +384,13 @@ def test_leaked_blocks_come_back_with_their_owner(bench: Bench) -> None:
     bench.cache.check_integrity()
 
 
-def test_kv_that_could_not_be_moved_is_computed_again(bench: Bench) -> None:
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError])
+def test_kv_that_could_not_be_moved_is_computed_again(bench: Bench, error: type[Exception]) -> None:
     bench.runner.before_step = lambda output: time.sleep(0.002)
     _while_running(bench, "a", "b")
     bench.engine.abort("a")  # leaves a hole below b
-    bench.runner.refuse = "move"
-    with pytest.raises(MemoryError, match="move"):
+    bench.runner.refuse, bench.runner.error = "move", error
+    with pytest.raises(error, match="move"):
         _on_engine(bench, lambda: pool_changes.defragment(bench.engine))
     bench.wait(bench.ended("b"))
     assert bench.engine.scheduler.stats.preemptions["fault"] == 1

@@ -46,6 +46,21 @@ def test_whole_floats_are_whole_numbers() -> None:
         KNOBS["max_num_seqs"].check(8.5)
 
 
+def test_what_was_sent_is_quoted_in_few_words() -> None:
+    nested: list[object] = []
+    for _ in range(5000):  # deeper than repr goes
+        nested = [nested]
+    for value in (nested, "x" * 50_000, list(range(10_000)), 10**4000):
+        for knob in KNOBS.values():
+            if knob.kind != "str":
+                with pytest.raises(KnobError) as refused:
+                    knob.check(value)
+                assert len(str(refused.value)) < 300
+    with pytest.raises(KnobError) as refused:
+        find("x" * 50_000)
+    assert len(str(refused.value)) < 600
+
+
 @pytest.mark.parametrize("wrong", ["max_num_seq", "max_nun_seqs", "max-num-seqs"])
 def test_misspelt_names_get_the_nearest(wrong: str) -> None:
     with pytest.raises(KnobError, match="did you mean max_num_seqs"):

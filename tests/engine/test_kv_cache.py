@@ -99,6 +99,24 @@ def test_a_refused_first_layer_leaves_the_pool_as_it_was(monkeypatch: pytest.Mon
     assert cache.num_blocks == 6 and contents(cache, 6) == before
 
 
+@pytest.mark.parametrize("refused", [3, 4, 6])
+def test_a_refused_later_layer_serves_its_first_blocks(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    cache = make(6)
+    before, calls, real = contents(cache, 3), 0, kv_cache.empty_pages
+
+    def refuse(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == refused:
+            raise MemoryError("can't allocate memory")
+        return real(shape, dtype, device)
+
+    monkeypatch.setattr(kv_cache, "empty_pages", refuse)
+    cache.shrink(3)
+    assert cache.num_blocks == 3 and contents(cache, 3) == before
+    assert all(part.shape[0] == 3 and part.is_contiguous() for pair in cache.layers for part in pair)
+
+
 def test_freed_tensors_go_back_to_the_system() -> None:
     before = status_bytes("VmData")
     if before is None:

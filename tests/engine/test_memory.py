@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from infradoc_engine import memory
+from infradoc_engine.budget import MemoryBudget
 from infradoc_engine.memory import (
     NotEnoughMemory,
     available_bytes,
@@ -20,6 +22,8 @@ from infradoc_engine.memory import (
 )
 from infradoc_engine.pool_size import PoolRequest, size_pool
 from infradoc_engine.refusals import is_out_of_memory
+from infradoc_engine.runner_limits import RunnerLimits
+from infradoc_engine.weights.config import ModelConfig
 
 MIB = 1 << 20
 linux = pytest.mark.skipif(status_bytes("VmData") is None, reason="needs /proc")
@@ -95,6 +99,37 @@ print(json.dumps([measure_peak(touched), measure_peak(mapped), measure_peak(touc
 
 def test_available_is_positive_and_below_the_host() -> None:
     assert 0 < available_bytes() < 1 << 50
+
+
+def test_the_present_pool_can_be_had_again_whatever_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig("llama", 32, 3, 4, 2, 8, 48, 100, 1e4, 128, 1e-5, True)
+    limits = RunnerLimits(64, 2, 64)
+    budget = MemoryBudget(
+        config, torch.float32, torch.device("cpu"), device_memory_bytes=None, utilization=0.9, limits=limits
+    )
+    budget.device_bytes = 1000 * MIB
+    budget.weight_bytes, budget.graph_bytes = 100 * MIB, 200 * MIB
+    budget.kv_bytes = 1000 * 16 * budget.bytes_per_token
+    monkeypatch.setattr(budget, "other_bytes", lambda: 5000 * MIB)
+    assert budget.plan_pool(16_000, 16) == 1000
+    with pytest.raises(NotEnoughMemory):
+        budget.plan_pool(16_016, 16)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_control_group_counts_without_its_cached_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    folder, key = (tmp_path / "memory", "total_inactive_file") if version == 1 else (tmp_path, "inactive_file")
+    folder.mkdir(exist_ok=True)
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if version == 1 else ("memory.max", "memory.current")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "_host_available", lambda: 1000)
+    for limit, used, expected in (("600", "500", 130), ("600", "700", 0), ("5000", "500", 1000), ("max", "500", 1000)):
+        (folder / names[0]).write_text(limit + "\n")
+        (folder / names[1]).write_text(used + "\n")
+        (folder / "memory.stat").write_text(f"cache 80\n{key} 30\n")
+        assert available_bytes() == expected
 
 
 def test_refused_allocations_are_told_from_other_faults() -> None:

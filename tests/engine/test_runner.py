@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from infradoc_engine import budget
 from infradoc_engine.core.scheduler.output import ScheduledRequest, ScheduleOutput
 from infradoc_engine.memory import NotEnoughMemory
 from infradoc_engine.model_runner import ModelRunner
@@ -54,6 +55,22 @@ def test_rows_that_do_not_sample_give_no_token(runner: ModelRunner) -> None:
     assert set(runner.execute(ScheduleOutput(0, parts), {})) == {"whole"}
     assert runner.execute(ScheduleOutput(1, parts[:1]), {}) == {}
     assert runner.execute(ScheduleOutput(2, []), {}) == {}
+
+
+def test_swap_space_is_bounded_by_the_host(runner: ModelRunner) -> None:
+    """Pages count when they are touched, so the allocator itself would hand out terabytes, block by block."""
+    with pytest.raises(NotEnoughMemory, match="host memory are available; at most --swap-space") as refused:
+        runner.set_host_blocks(runner.host_blocks_for(1 << 60))
+    assert 0 < refused.value.fits["swap_space"] < 1 << 60 and runner.num_host_blocks == 0
+
+
+def test_a_new_pool_stands_though_its_host_tier_finds_no_room(
+    runner: ModelRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.set_host_blocks(4)
+    monkeypatch.setattr(budget, "available_bytes", lambda: 0)
+    runner.rebuild_kv(8, 40)
+    assert (runner.block_size, runner.num_blocks, runner.num_host_blocks) == (8, 40, 0)
 
 
 def test_copied_block_serves_a_second_request(runner: ModelRunner) -> None:

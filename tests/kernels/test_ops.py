@@ -67,6 +67,23 @@ def test_warm_up_without_numba_does_nothing(no_numba: None) -> None:
     ops.warm_up(9, 3, 64, torch.float32, torch.device("cpu"))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nothing_is_left_to_compile_after_warm_up(dtype: str) -> None:
+    """Compilers take time and memory for life: a request must not be the one to load them."""
+    code = f"""
+import sys, torch
+from infradoc_kernels import ops
+ops.warm_up(4, 2, 8, torch.{dtype}, torch.device("cpu"))
+before = set(sys.modules)
+ops.rms_norm(torch.ones(2, 8, dtype=torch.{dtype}), torch.ones(8, dtype=torch.{dtype}), 1e-5)
+ops.argmax(torch.ones(2, 8))
+print([name for name in set(sys.modules) - before if "numba" in name or "kernels.cpu" in name])
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_reference_knows_windows() -> None:
     """Both plans of one step, window by window, against a mask."""
     generator = torch.Generator().manual_seed(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -47,7 +48,7 @@ class Parameter:
             if value == int(value):
                 return int(value)
         kind = "a whole number" if whole else "a number"
-        raise FaultError(f"{name} cannot be {value!r}; give {kind} from {self.low:g} to {self.high:g}.")
+        raise FaultError(f"{name} cannot be {reprlib.repr(value)}; give {kind} from {self.low:g} to {self.high:g}.")
 
 
 class Fault(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 import threading
 import time
 from collections.abc import Mapping
@@ -106,12 +107,12 @@ def _find(name: str) -> type[Fault]:
         return FAULTS[name]
     near = difflib.get_close_matches(name, FAULTS, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FAULTS)}."
-    raise FaultError(f"There is no fault {name!r}; {hint}")
+    raise FaultError(f"There is no fault {reprlib.repr(name)}; {hint}")
 
 
 def _values(kind: type[Fault], given: Mapping[str, object]) -> dict[str, float]:
     for name in given:
         if name not in kind.parameters:
             known = ", ".join(kind.parameters) or "none"
-            raise FaultError(f"{kind.name} has no parameter {name!r}; it has: {known}.")
+            raise FaultError(f"{kind.name} has no parameter {reprlib.repr(name)}; it has: {known}.")
     return {name: p.check(f"{kind.name}.{name}", given.get(name, p.default)) for name, p in kind.parameters.items()}

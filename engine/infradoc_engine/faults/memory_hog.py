@@ -22,7 +22,10 @@ class MemoryHog:
     }
 
     def start(self, target: Target, values: Mapping[str, float]) -> None:
+        self._device = target.device
         self._held: torch.Tensor | None = empty_pages((int(values["bytes"]),), torch.uint8, target.device).fill_(1)
 
     def stop(self) -> None:
         self._held = None
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()  # torch's allocator would keep it from the device

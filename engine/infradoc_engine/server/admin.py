@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -69,20 +70,22 @@ class AdminRoutes:
         async def change() -> None:
             await self._live.change(patch, headers.get("if-match"), headers.get("x-infradoc-lease"), seconds)
 
-        await self._in_turn(change())
+        await self._in_turn(change)
         return self._config_response()
 
-    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _in_turn(self, work: Callable[[], Awaitable[T]]) -> T:
         """One change at a time, on the control loop."""
 
         async def locked() -> T:
             async with self._one_at_a_time:
-                return await work
+                return await work()
 
         try:
             return await on_loop(self._control_loop, locked())
         except RuntimeError as error:  # the step loop ended
             raise ApiError(503, f"The change could not be made: {error}.", code="engine_stopped") from None
+        except asyncio.CancelledError:  # nothing else ends a change half-way
+            raise ApiError(503, "The server is shutting down.", code="draining") from None
 
     def _config_response(self) -> Response:
         described = self._live.describe()
@@ -91,8 +94,8 @@ class AdminRoutes:
 
     async def blocks(self, request: Request, send: Send) -> Response:
         self._token.check(request)
-        cache = self._engine.cache
         with self._engine.lock:
+            cache = self._engine.cache  # a drain may put another in its place
             ledger = cache.ledger()
             runs = cache.block_map()
             leaked = cache.leaked_blocks()
@@ -126,13 +129,19 @@ class AdminRoutes:
         body = parse_json(await read_body(request, _MAX_PATCH_BYTES) or b"{}")
         unknown = set(body) - {"seconds", "resume"}
         if unknown:
-            raise ApiError(422, f"/admin/drain takes seconds and resume, not {min(unknown)!r}.", code="invalid_value")
-        if body.get("resume") is True:
-            await self._in_turn(self._drainer.resume())
+            message = f"/admin/drain takes seconds and resume, not {reprlib.repr(min(unknown))}."
+            raise ApiError(422, message, code="invalid_value")
+        resume = body.get("resume", False)
+        if not isinstance(resume, bool):
+            message = f"resume cannot be {reprlib.repr(resume)}; give true or false."
+            raise ApiError(422, message, code="invalid_value", param="resume")
+        if resume:
+            await on_loop(self._control_loop, self._drainer.release())
+            await self._in_turn(self._drainer.resume)
             running = self._engine.num_running
         else:
             seconds = _seconds(body["seconds"], "seconds") if "seconds" in body else None
-            running = await self._in_turn(self._drainer.hold(seconds))
+            running = await self._in_turn(lambda: self._drainer.hold(seconds))
         waiting = self._engine.num_waiting
         return json_response({"draining": self._engine.draining, "running": running, "waiting": waiting})
 
@@ -140,7 +149,7 @@ class AdminRoutes:
         """Reclaim leaked blocks and move the others together, between two steps."""
         self._token.check(request)
         try:
-            done = await self._in_turn(self._drainer.call(lambda: pool_changes.defragment(self._engine)))
+            done = await self._in_turn(lambda: self._drainer.call(lambda: pool_changes.defragment(self._engine)))
         except MemoryError as error:
             message = f"{error} Running requests are computed again."
             raise ApiError(409, message, code="not_possible") from None
@@ -195,10 +204,9 @@ def _leaked_block(item: LeakedBlock) -> dict[str, object]:
 def _seconds(value: object, name: str) -> float:
     try:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or one beyond any float
         seconds = -1.0
     if 0 <= seconds <= _LONGEST_DRAIN:
         return seconds
-    raise ApiError(
-        422, f"{name} cannot be {value!r}; give 0 to {_LONGEST_DRAIN:g} seconds.", code="invalid_value", param=name
-    )
+    message = f"{name} cannot be {reprlib.repr(value)}; give 0 to {_LONGEST_DRAIN:g} seconds."
+    raise ApiError(422, message, code="invalid_value", param=name)

@@ -21,6 +21,7 @@ from infradoc_engine.server.acceptor import Acceptor, HandOver
 from infradoc_engine.server.errors import json_response
 
 KEEP_ALIVE_SECONDS = 30
+_FAREWELL_SECONDS = 0.5
 
 
 class ControlRoutes:
@@ -106,9 +107,12 @@ class ControlThread:
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_complete(asyncio.sleep(0))
+        for _ in range(2):  # a change under way says to its client that it ends; the engine thread may not answer it
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=_FAREWELL_SECONDS))
         self.loop.close()
 
     def listen(self, listener: socket.socket, application: Any, to_main: HandOver) -> None:

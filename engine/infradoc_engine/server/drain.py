@@ -27,10 +27,17 @@ class Drainer:
         return await asyncio.wrap_future(self._engine.call(function))
 
     async def hold(self, seconds: float | None = None) -> int:
-        """Stop admission and wait, for at most `seconds`, until nothing runs; how many requests still do."""
+        """Stop admission and wait, for at most `seconds`, until nothing runs; how many requests still do.
+
+        The wait ends when `release` is called.
+        """
         self.held = True
         await self._pause()
-        return await self._wait(seconds)
+        return await self._wait(seconds, lambda: not self.held)
+
+    async def release(self) -> None:
+        """End the wait of a `hold` under way, behind which `resume` would stand."""
+        self.held = False
 
     async def resume(self) -> None:
         """Admit again."""
@@ -68,8 +75,8 @@ class Drainer:
         with self._engine.lock:
             self._engine.scheduler.resume()
 
-    async def _wait(self, seconds: float | None) -> int:
-        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
-        while self._engine.num_running and self._engine.failure is None and time.monotonic() < deadline:
+    async def _wait(self, seconds: float | None, given_up: Callable[[], bool] = lambda: False) -> int:
+        engine, deadline = self._engine, time.monotonic() + (self.seconds if seconds is None else seconds)
+        while engine.num_running and engine.failure is None and not given_up() and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
-        return self._engine.num_running
+        return engine.num_running

@@ -30,8 +30,11 @@ class FaultRoutes:
         """{"name", "active": true, "parameters": {...}} -> the list of faults as GET shows it."""
         self._token.check(request)
         body = parse_json(await read_body(request, _MAX_BODY_BYTES))
-        name, active, parameters = body.get("name"), body.get("active", True), body.get("parameters") or {}
-        if not isinstance(name, str) or not isinstance(active, bool) or not isinstance(parameters, dict):
+        name, active = body.get("name"), body.get("active", True)
+        parameters = {} if body.get("parameters") is None else body["parameters"]
+        # An unknown key may be a misspelt "active": false, and the default would break what was to be mended.
+        known = set(body) <= {"name", "active", "parameters"}
+        if not (known and isinstance(name, str) and isinstance(active, bool) and isinstance(parameters, dict)):
             message = 'A fault is switched with {"name": text, "active": true or false, "parameters": object}.'
             raise ApiError(422, message, code="invalid_fault")
         try:  # in a thread of its own: memory that is touched and processes that end take their time

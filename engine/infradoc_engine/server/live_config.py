@@ -208,7 +208,11 @@ class LiveConfig:
         return dict(sorted(changes.items(), key=lambda item: _RISK_ORDER.get(item[0], 9)))
 
 
+# What can fail comes first, so that nothing else is half done; a smaller pool may be what makes room for the others.
 _RISK_ORDER = {
     "kv_pool_tokens": 0,
-    "tokenizer_workers": 1,
-}  # what can fail comes first, so that nothing else is half done
+    "max_num_seqs": 1,
+    "max_num_batched_tokens": 1,
+    "swap_space": 2,
+    "tokenizer_workers": 3,
+}

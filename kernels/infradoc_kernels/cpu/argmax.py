@@ -9,7 +9,7 @@ import torch
 from numba import types
 
 from infradoc_kernels.cpu.compile import TEAM_VALUES, body, entry, gomp_parallel, part, team_size
-from infradoc_kernels.cpu.intrinsics import LANES, fetch_add, load_f32, row_max, run_team, store_i64
+from infradoc_kernels.cpu.intrinsics import LANES, fetch_add, load_f32, row_max, run_team_on, store_i64
 
 _STRETCH = 1024  # numbers whose maximum is taken at once; only the best stretch is searched for its place
 _MINUS_INFINITY = np.float32(-np.inf)
@@ -46,9 +46,7 @@ def _team(args: Any) -> None:
 
 @entry(types.void(*[types.int64] * 7), nogil=True)
 def _run(gomp: int, team_body: int, threads: int, rows: int, x: int, out: int, count: int) -> None:
-    args = np.array((0, rows, x, out, count, 0))
-    args[0] = args.ctypes.data + 40
-    run_team(gomp, team_body, args.ctypes.data, threads)
+    run_team_on(gomp, team_body, threads, (rows, x, out, count))
 
 
 def argmax(x: torch.Tensor) -> torch.Tensor:

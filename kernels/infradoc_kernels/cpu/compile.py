@@ -19,8 +19,9 @@ from typing import Any
 import numba
 import torch
 from numba import types
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
+from numba.core.registry import cpu_target
 
 # Sums may be reordered (that is what lets them vectorise) and multiply-adds fused. NaN and infinity keep their
 # meaning: -inf masks a score, and a kernel that assumed them away could turn a masked slot into garbage.
@@ -42,7 +43,9 @@ class _Cache(FunctionCache):
     """numba's cache on disk under a key of our own: all sources here, and the constants that a kernel was made for.
 
     numba's key looks at the kernel's file only, not at its helpers, and holds helper objects that differ in each
-    process: such an entry is either stale or never found again.
+    process: such an entry is either stale or never found again. Its index is a file that two processes may write at
+    once, and then one's code stands under the other's key: so each key has files of its own. What cannot be read (cut
+    off, written by somebody else) or kept (disk full) is compiled anew.
     """
 
     _SOURCE = _source()
@@ -50,9 +53,26 @@ class _Cache(FunctionCache):
     def __init__(self, function: Callable[..., Any], constants: tuple[int, ...]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         self._constants = constants
+        machine = cpu_target.target_context.codegen().magic_tuple()
+        files = zlib.crc32(repr((machine, constants)).encode())
+        self._cache_file = IndexDataCacheFile(  # type: ignore[no-untyped-call]
+            self._cache_path, f"{self._impl.filename_base}-{files:08x}", self._impl.locator.get_source_stamp()
+        )
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return sig, codegen.magic_tuple(), self._SOURCE, self._constants
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:  # unpickling rubbish may raise anything
+            with contextlib.suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def _keep(compiled: Any, function: Callable[..., Any], constants: tuple[int, ...]) -> Any:

@@ -48,26 +48,54 @@ def fetch_add(t: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _launch(builder: Any, gomp: Any, function: Any, data: Any, threads: Any) -> None:
+    pointer = ir.IntType(8).as_pointer()
+    work = ir.FunctionType(ir.VoidType(), [pointer])
+    launch = ir.FunctionType(ir.VoidType(), [work.as_pointer(), pointer, _I32, _I32])
+    target = builder.inttoptr(function, work.as_pointer())
+    with builder.if_else(builder.icmp_signed(">", threads, ir.Constant(_I64, 1))) as (many, one):
+        with many:
+            count = builder.trunc(threads, _I32)
+            builder.call(builder.inttoptr(gomp, launch.as_pointer()), [target, data, count, ir.Constant(_I32, 0)])
+        with one:
+            builder.call(target, [data])
+
+
 @intrinsic
 def run_team(t: Any, gomp: Any, function: Any, data: Any, threads: Any) -> Any:
-    """GOMP_parallel(function, data, threads, 0); on one thread `function` is called as it is."""
+    """GOMP_parallel(function, data, threads, 0); on one thread `function` is called as it is.
+
+    `data` is an address: what lies there must be held by the caller of the compiled code. numba frees an array after
+    its last use by name, which is before this call.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         gomp, function, data, threads = args
-        pointer = ir.IntType(8).as_pointer()
-        work = ir.FunctionType(ir.VoidType(), [pointer])
-        launch = ir.FunctionType(ir.VoidType(), [work.as_pointer(), pointer, _I32, _I32])
-        target = builder.inttoptr(function, work.as_pointer())
-        block = builder.inttoptr(data, pointer)
-        with builder.if_else(builder.icmp_signed(">", threads, ir.Constant(_I64, 1))) as (many, one):
-            with many:
-                count = builder.trunc(threads, _I32)
-                builder.call(builder.inttoptr(gomp, launch.as_pointer()), [target, block, count, ir.Constant(_I32, 0)])
-            with one:
-                builder.call(target, [block])
+        _launch(builder, gomp, function, builder.inttoptr(data, ir.IntType(8).as_pointer()), threads)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def run_team_on(t: Any, gomp: Any, function: Any, threads: Any, values: Any) -> Any:
+    """`run_team` over arguments on the stack: the address of a counter that starts at zero, then `values`."""
+    count = len(values)
+    kind: Any = types.UniTuple
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        gomp, function, threads, packed = args
+        block = cgutils.alloca_once(builder, ir.ArrayType(_I64, count + 2))  # type: ignore[no-untyped-call]
+        block = builder.bitcast(block, _I64.as_pointer())
+        place = [builder.gep(block, [ir.Constant(_I64, i)], source_etype=_I64) for i in range(count + 2)]
+        builder.store(builder.ptrtoint(place[-1], _I64), place[0])
+        for i in range(count):
+            builder.store(builder.extract_value(packed, i), place[i + 1])
+        builder.store(ir.Constant(_I64, 0), place[-1])
+        _launch(builder, gomp, function, builder.bitcast(block, ir.IntType(8).as_pointer()), threads)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, kind(types.int64, count)), generate
 
 
 @intrinsic

@@ -10,7 +10,7 @@ import torch
 from numba import types
 
 from infradoc_kernels.cpu.compile import TEAM_VALUES, bits_of, body, entry, gomp_parallel, part, team_size
-from infradoc_kernels.cpu.intrinsics import fetch_add, float_of_bits, load_f32, run_team, store_f32
+from infradoc_kernels.cpu.intrinsics import fetch_add, float_of_bits, load_f32, run_team_on, store_f32
 
 _ROWS = 8  # of a work item
 
@@ -64,9 +64,7 @@ def _run(
     if threads == 1:
         _norm(0, rows, x, residual, weight, y, summed, hidden, eps)
         return
-    args = np.array((0, rows, x, residual, weight, y, summed, hidden, eps, 0))
-    args[0] = args.ctypes.data + 72
-    run_team(gomp, team_body, args.ctypes.data, threads)
+    run_team_on(gomp, team_body, threads, (rows, x, residual, weight, y, summed, hidden, eps))
 
 
 def rms_norm(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numba import types
 
 from infradoc_kernels.cpu.compile import TEAM_VALUES, body, entry, gomp_parallel, part, team_size
-from infradoc_kernels.cpu.intrinsics import fetch_add, load_f32, load_i64, run_team, store_f32
+from infradoc_kernels.cpu.intrinsics import fetch_add, load_f32, load_i64, run_team_on, store_f32
 
 _ROWS = 8  # of a work item
 
@@ -96,11 +95,12 @@ def _run(
     if threads == 1:
         _write(0, rows, heads, cos, sin, k_cache, v_cache, slots, num_heads, num_kv_heads, block_size, head_dim)
         return
-    args = np.array(
-        (0, rows, heads, cos, sin, k_cache, v_cache, slots, num_heads, num_kv_heads, block_size, head_dim, 0)
+    run_team_on(
+        gomp,
+        team_body,
+        threads,
+        (rows, heads, cos, sin, k_cache, v_cache, slots, num_heads, num_kv_heads, block_size, head_dim),
     )
-    args[0] = args.ctypes.data + 96
-    run_team(gomp, team_body, args.ctypes.data, threads)
 
 
 def rope_kv_write(

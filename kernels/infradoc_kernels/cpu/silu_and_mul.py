@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numba import types
 
 from infradoc_kernels.cpu.compile import TEAM_VALUES, body, entry, gomp_parallel, part, team_size
-from infradoc_kernels.cpu.intrinsics import LANES, fetch_add, rest_silu_and_mul, row_silu_and_mul, run_team
+from infradoc_kernels.cpu.intrinsics import LANES, fetch_add, rest_silu_and_mul, row_silu_and_mul, run_team_on
 
 _ROWS = 4  # of a work item
 
@@ -39,9 +38,7 @@ def _run(gomp: int, team_body: int, threads: int, rows: int, x: int, out: int, i
     if threads == 1:
         _gate(0, rows, x, out, inner)
         return
-    args = np.array((0, rows, x, out, inner, 0))
-    args[0] = args.ctypes.data + 40
-    run_team(gomp, team_body, args.ctypes.data, threads)
+    run_team_on(gomp, team_body, threads, (rows, x, out, inner))
 
 
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,21 @@ def test_no_or_wrong_token_is_401(server: Any, path: str, header: str | None) ->
     assert server.token_path.read_text().strip() not in answer.text
 
 
+@pytest.mark.parametrize("path", ["/admin/drain", "/admin/defragment", "/admin/faults", "/admin/config"])
+def test_nothing_changes_without_a_token(server: Any, path: str) -> None:
+    method = "PATCH" if path.endswith("config") else "POST"
+    answer = server.http.request(method, path, json={"name": "stall", "max_num_seqs": 1}, headers={"if-match": "*"})
+    assert answer.status_code == 401
+    assert server.metric("llm_engine_draining") == 0
+
+
+@pytest.mark.parametrize("depth", [100, 900, 940, 960, 970, 980, 990, 100_00])
+def test_nested_values_are_one_sentence(server: Any, depth: int) -> None:
+    body = b'{"max_num_seqs": ' + b"[" * depth + b"]" * depth + b"}"
+    answer = server.http.patch("/admin/config", content=body, headers={**server.auth, "if-match": "*"})
+    assert answer.status_code in (400, 422) and len(answer.json()["error"]["message"]) < 200
+
+
 def test_token_file_is_private(server: Any) -> None:
     assert server.token_path.stat().st_mode & 0o777 == 0o600
 
@@ -91,6 +106,7 @@ def test_lease_keeps_other_writers_out(server: Any) -> None:
         ({"activation_profile": "trust"}, 409, "restart"),
         ({"max_model_len": None}, 409, "restart without --max-model-len"),
         ({"omp_num_threads": 2}, 409, "restart"),
+        ({"swap_space": 2**42}, 409, "of host memory are available; at most --swap-space"),
         ({"kv_pool_tokens": 64}, 409, "one request of max_model_len 512 needs 512 tokens"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import Any
 
@@ -107,11 +108,30 @@ def test_operators_can_pause_and_resume(drained: Any, in_background: Any) -> Non
     assert waiting.result()["usage"]["completion_tokens"] == 2
 
 
-@pytest.mark.parametrize("body", [{"seconds": -1}, {"seconds": "soon"}, {"minutes": 1}])
-def test_a_drain_that_makes_no_sense_is_422(drained: Any, body: dict[str, Any]) -> None:
-    answer = _post(drained, "drain", **body)
-    assert answer.status_code == 422
+@pytest.mark.parametrize(
+    "body",
+    [
+        *('{"seconds": -1}', '{"seconds": "soon"}', '{"minutes": 1}', '{"seconds": true}', '{"seconds": [1]}'),
+        *('{"seconds": NaN}', '{"seconds": Infinity}', '{"seconds": "nan"}', f'{{"seconds": {"9" * 400}}}'),
+        *('{"resume": "true"}', '{"resume": 1}', '{"resume": null}', f'{{"{"x" * 1000}": 1}}'),
+    ],
+)
+def test_a_drain_that_makes_no_sense_is_422(drained: Any, body: str) -> None:
+    answer = drained.http.post("/admin/drain", content=body, headers=drained.auth)
+    assert answer.status_code == 422 and len(answer.json()["error"]["message"]) < 200
     assert drained.metric("llm_engine_draining") == 0
+
+
+def test_a_pause_that_still_waits_can_be_ended(drained: Any, in_background: Any) -> None:
+    running = in_background(drained.complete, "Once upon a time", max_tokens=200, ignore_eos=True)
+    while not drained.metric("llm_requests_running"):
+        time.sleep(0.01)
+    paused = in_background(_post, drained, "drain", seconds=3600)
+    while not drained.metric("llm_engine_draining"):
+        time.sleep(0.01)
+    assert _post(drained, "drain", resume=True).json()["draining"] is False
+    assert not running.done() and paused.result().status_code == 200
+    assert running.result()["usage"]["completion_tokens"] == 200
 
 
 def test_the_patience_of_one_drain_can_be_given(drained: Any, in_background: Any) -> None:
@@ -124,6 +144,26 @@ def test_the_patience_of_one_drain_can_be_given(drained: Any, in_background: Any
     assert drained.metric("llm_preemptions_total", reason="resize") == before
     assert drained.patch(headers={"x-infradoc-drain-seconds": "later"}, block_size=16).status_code == 422
     drained.set(block_size=16)
+
+
+def test_a_server_told_to_end_gives_its_drains_up_in_a_sentence(start_server: Any, in_background: Any) -> None:
+    server = start_server("--max-model-len", "512", "--max-num-seqs", "2")
+    running = in_background(
+        server.http.post, "/v1/completions", json={"prompt": "Once", "max_tokens": 500, "ignore_eos": True}
+    )
+    while not server.metric("llm_requests_running"):
+        time.sleep(0.01)
+    changing = [in_background(server.patch, headers={"x-infradoc-drain-seconds": "60"}, block_size=32)]
+    while not server.metric("llm_engine_draining"):
+        time.sleep(0.01)
+    changing.append(in_background(_post, server, "defragment"))  # waits for its turn
+    time.sleep(0.2)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(15) == 0
+    for answer in (future.result() for future in (running, *changing)):
+        assert answer.status_code == 503 and "shutting down" in answer.json()["error"]["message"]
+    server.stop()
+    assert [line for line in server.log if not line.startswith("infradoc serve: ")] == []
 
 
 def test_a_policy_that_cuts_is_mended_in_one_patch(start_server: Any) -> None:

@@ -66,6 +66,21 @@ def test_nonsense_is_422(breakable: Any, name: str, parameters: dict[str, float]
     assert says in switch(breakable, name, status=422, **parameters)["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        *('{"name": "slow_step", "activ": false}', '{"name": "slow_step", "active": 0}', '{"name": ["slow_step"]}'),
+        *('{"name": "slow_step", "parameters": []}', '{"name": "slow_step", "parameters": {"seconds": NaN}}'),
+        *('{"name": "slow_step", "parameters": {"seconds": [[]]}}', f'{{"name": "{"x" * 10_000}"}}'),
+        f'{{"name": "slow_step", "parameters": {{"seconds": {"9" * 400}}}}}',
+    ],
+)
+def test_hostile_bodies_are_one_sentence_and_break_nothing(breakable: Any, body: str) -> None:
+    answer = breakable.http.post("/admin/faults", content=body, headers=breakable.auth)
+    assert answer.status_code == 422 and len(answer.json()["error"]["message"]) < 250
+    assert not shown(breakable, "slow_step")["active"]
+
+
 def test_leaked_blocks_name_their_owner_and_are_reclaimed(breakable: Any) -> None:
     switch(breakable, "leak_blocks", blocks=2, requests=3)
     for index in range(5):  # the last two are spared
