@@ -107,9 +107,9 @@ def _parts(measured: Measured, part: str) -> dict[str, float | None]:
 def as_text(measured: Measured, limits: Limits, proposal: Proposal | None) -> list[str]:
     """For people: the table, the proposal, its price and its gain."""
     kind = "each request counted" if measured.exact else "upper bounds: prompt and output are known apart, in buckets"
-    lines = [f"{measured.n:,} requests from {visible(measured.source)} ({kind})"]
+    lines = [f"{counted(measured.n, 'request')} from {visible(measured.source)} ({kind})"]
     if measured.skipped:
-        lines.append(f"{measured.skipped:,} lines without usable lengths were left out")
+        lines.append(f"left out: {counted(measured.skipped, 'row')} without usable lengths")
     data = as_data(measured, proposal)
     lines.append(f"{'tokens':<18}{'P50':>9}{'P90':>9}{'P99':>9}{'max':>9}")
     for name, row in (("prompt", data["prompt"]), ("output", data["output"]), ("prompt + output", data["total"])):
@@ -127,7 +127,8 @@ def _too_few(measured: Measured) -> str:
         return "No proposal: the P99 lies beyond the last bucket of the histogram. Give a log or JSON lines."
     longest = measured.longest()
     so_far = f" (longest so far: {longest:,} tokens)" if longest is not None else ""
-    return f"No proposal: a P99 needs {MIN_SAMPLES_P99} requests, there are {measured.n}{so_far}. Come back with more."
+    there = f"there {'is' if measured.n == 1 else 'are'} {measured.n}{so_far}"
+    return f"No proposal: a P99 needs {MIN_SAMPLES_P99} requests, {there}. Come back with more."
 
 
 def _proposal_lines(proposal: Proposal, limits: Limits) -> list[str]:
@@ -137,8 +138,8 @@ def _proposal_lines(proposal: Proposal, limits: Limits) -> list[str]:
         lines[0] = f"max_model_len  {proposal.tokens:,} fits already (P99 of prompt + output in whole blocks)"
     if proposal.above:
         lines.append(
-            f"  price: {proposal.above:,} of {proposal.n:,} requests were longer (longest {proposal.longest:,}); "
-            "they would be refused or cut"
+            f"  price: {proposal.above:,} of {proposal.n:,} requests longer (longest {proposal.longest:,}), "
+            "to be refused or cut"
         )
     elif proposal.above is None:
         lines.append("  price: at most 1 % of the requests were longer; they would be refused or cut")
@@ -149,5 +150,11 @@ def _proposal_lines(proposal: Proposal, limits: Limits) -> list[str]:
         lines.append(f"  gain: requests of full length that fit at once: {before}{proposal.concurrency_after:.1f}")
     elif limits.pool_tokens is None:
         lines.append("  gain: not known without the KV pool's size (--kv-pool-tokens)")
-    lines.append(f"  flag: {proposal.flag or f'max_model_len {proposal.tokens}'}")
+    unnamed = f"max_model_len {proposal.tokens} (of one request; llama.cpp's --ctx-size is that times --parallel)"
+    lines.append(f"  flag: {proposal.flag or unnamed}")
     return lines
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -16,14 +16,19 @@ from infradoc.lengths.measured import Measured
 MAX_LINE_BYTES = 1 << 20  # a line with a whole prompt in it can be long; beyond this it is skipped and counted
 MAX_TOKENS = 1 << 31  # a count above this is damage
 
-_PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "n_prompt_tokens", "prompt_len")
+_PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "n_prompt_tokens", "num_prompt_tokens", "prompt_len")
 _OUTPUT = ("completion_tokens", "output_tokens", "generated_tokens", "candidates_token_count", "output_len")
 _TOTAL = ("total_tokens",)
 _NESTED = ("usage", "response", "body", "meta_info", "details")  # where services put the counts
 # The same names in any log: key, quote, colon or equals sign, number. SGLang --log-requests, gateways, usage objects.
+# A letter before the name makes it another one: max_output_tokens is a limit, cached_input_tokens a part.
 _IN_LINE = {
-    "prompt": re.compile(rb"(?:%s)['\"]?\s*[:=]\s*(\d{1,10})\b" % b"|".join(k.encode() for k in _PROMPT)),
-    "output": re.compile(rb"(?:%s)['\"]?\s*[:=]\s*(\d{1,10})\b" % b"|".join(k.encode() for k in _OUTPUT)),
+    "prompt": re.compile(
+        rb"(?<![A-Za-z0-9_])(?:%s)['\"]?\s*[:=]\s*(\d{1,10})\b" % b"|".join(k.encode() for k in _PROMPT)
+    ),
+    "output": re.compile(
+        rb"(?<![A-Za-z0-9_])(?:%s)['\"]?\s*[:=]\s*(\d{1,10})\b" % b"|".join(k.encode() for k in _OUTPUT)
+    ),
 }
 _LLAMACPP = re.compile(rb"stop processing: n_(?:tokens|past) = (\d{1,10}), truncated = \d")
 
@@ -68,15 +73,19 @@ def bounded_lines(stream: BinaryIO, found: Measured) -> Iterator[bytes]:
 
 
 def add_line(found: Measured, line: bytes) -> None:
-    """Take the lengths of one line, if it has any. A JSON line without them is counted, a log line is not."""
-    text = line.strip()
-    if text.startswith(b"{") and text.endswith(b"}"):
+    """Take the lengths of one line, if it has any. A JSON line without them is counted, a log line is not.
+
+    A line may also be a whole array of such rows, or a row of a pretty array with its comma.
+    """
+    text = line.strip().removesuffix(b",")
+    if text.startswith((b"{", b"[{")) and text.endswith((b"}", b"]")):
         try:
-            row = json.loads(text)
+            rows = json.loads(text)
         except (ValueError, RecursionError):
             pass
         else:
-            _add_row(found, row)
+            for row in rows if isinstance(rows, list) else [rows]:
+                _add_row(found, row if isinstance(row, dict) else {})
             return
     stop = _LLAMACPP.search(text)
     if stop is not None:

@@ -69,8 +69,15 @@ def propose(measured: Measured, limits: Limits) -> Proposal | None:
         present=limits.max_model_len,
         concurrency_before=_concurrency(limits, limits.max_model_len),
         concurrency_after=_concurrency(limits, tokens),
-        flag=knob_table().flag(limits.system, "max_model_len", tokens),
+        flag=_flag(limits, tokens),
     )
+
+
+def _flag(limits: Limits, tokens: int) -> str | None:
+    """The engine's own spelling. llama.cpp divides --ctx-size among its slots, so it carries slots x length."""
+    if limits.system == "llamacpp" and limits.max_num_seqs:
+        return f"--parallel {limits.max_num_seqs} --ctx-size {tokens * limits.max_num_seqs}"
+    return knob_table().flag(limits.system, "max_model_len", tokens)
 
 
 def _concurrency(limits: Limits, tokens: int | None) -> float | None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from infradoc.report.model import Report
 from infradoc.report.words import words
+from infradoc_rules.actions import means
 
 _STATUS_STYLE = {"ok": "bold green", "degraded": "bold yellow", "unhealthy": "bold red", "unknown": "bold magenta"}
 _SEVERITY_STYLE = {"info": "cyan", "warning": "yellow", "critical": "red"}
@@ -103,8 +104,8 @@ def _evidence(entry: Mapping[str, Any]) -> Text:
 
 
 def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
-    """What to type, from what, and how it takes effect."""
-    head = str(action["flag"] or f"{action['change']} {action['knob']}")
+    """What to type, or to do where there is nothing to type; from what, and how it takes effect."""
+    head = str(action["flag"] or means(action.get("name", ""), say["lang"]) or f"{action['change']} {action['knob']}")
     notes = []
     if action["from"] is not None or action["to"] is not None:
         # Under its own name, because a flag may count in another unit (blocks for tokens).
@@ -112,7 +113,7 @@ def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
         notes.append(" ".join([action["knob"], *(end for end in ends if end)]))
     if action["live"]:
         notes.append(say["live"])
-    elif action["risk"] == "disruptive":
+    elif action["risk"] == "disruptive" and action["flag"]:  # what is not the server's own takes no restart of it
         notes.append(say["restart"])
     return head + (f"  ({'; '.join(notes)})" if notes else "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _EN = {
+    "lang": "en",
     "ok": "Healthy: nothing to change.",
     "degraded": "Degraded",
     "unhealthy": "Unhealthy",
@@ -33,14 +34,14 @@ _EN = {
     "nothing": "nothing",
     "no_gpu": "no GPU source is bound (NVML or DCGM)",
     "not_shown": "the target does not show it",
-    "few_samples": "{n} samples in the time watched, {need} are needed",
+    "few_samples": "{n} of {need} samples that are needed came in the time watched",
     "needs": "{id}: needs {missing}",
     "needs_gpu": "{ids}: need a GPU source (NVML or DCGM)",
     "source_failed": "{source}: {error}",
     "no_source": "{source}: {why}",
-    "dropped_series": "{n} series beyond the limit of the store were left out",
-    "unparsed": "{n} lines that no pattern knows",
-    "watched": "watched {seconds:.0f} s, {ticks} looks",
+    "dropped_series": "left out beyond the limit of the store: {n} series",
+    "unparsed": "lines that no pattern knows: {n}",
+    "watched": "watched {seconds:.0f} s, looks: {ticks}",
     "queue_depth": "queue",
     "kv_usage_ratio": "KV in use",
     "gpu_utilization_ratio": "GPU busy",
@@ -55,6 +56,7 @@ _EN = {
 }
 
 _ZH = {
+    "lang": "zh",
     "ok": "健康：无需改动。",
     "degraded": "性能下降",
     "unhealthy": "不健康",

@@ -66,17 +66,25 @@ PROVIDES = frozenset(
         "gpu_info",
     }
 )
+# What is told of a GPU that the server does not use: a fault may spread over the link or the bus, its load does not.
+_FAULTS = ("ecc", "remapped", "nvlink_errors")
+_IDENTITY = ("gpu", "uuid", "name", "compute_capability", "mig")
 _Put = Callable[..., None]
 _Labels = tuple[tuple[str, str], ...]
 
 
 class GpuRows:
-    """Converts rows in order of time. Keeps how often each Xid was seen, and which GPUs are lost."""
+    """Converts rows in order of time. Keeps how often each Xid was seen, which GPUs are lost, and the server's own.
+
+    Where the server's processes are seen on some GPUs, the others count only with their faults: a neighbour on another
+    GPU takes nothing from the server, and an idle GPU beside it would halve every mean.
+    """
 
     def __init__(self) -> None:
         self._xids: dict[_Labels, int] = {}
         self._shown: set[_Labels] = set()
         self._lost: set[int] = set()
+        self._own: set[int] = set()
         self._last: float | None = None
         self._order = 0
 
@@ -88,14 +96,19 @@ class GpuRows:
         events = [*self._xid_events(row, time, name), *self._lost_events(lost, time, name)]
         if lost and not gpus:
             return Reading(name, time, events=events, error=lost_sentence(lost))
+        # While the server restarts, the GPUs that it had are still its own.
+        if any("server" in _owners(gpu) for gpu in gpus):
+            self._own = {int(gpu["gpu"]) for gpu in gpus if _owners(gpu) & {"server", "unknown"}}
+        own = [gpu for gpu in gpus if not self._own or gpu["gpu"] in self._own]
+        others = [gpu for gpu in gpus if self._own and gpu["gpu"] not in self._own]
         samples: list[Sample] = []
-        for gpu in gpus:
+        for gpu in own + [{key: gpu[key] for key in (*_IDENTITY, *_FAULTS) if key in gpu} for gpu in others]:
             samples += gpu_samples(gpu, time, str(row.get("driver", "")))
         samples += self._xid_samples(time)
         if lost:  # the others go on, yet this source is not up: the first sample of a moment is the one that counts
             samples.append(Sample("target_up", (("source", name),), time, 0.0))
         self._last = time
-        return Reading(name, time, samples, events, _facts(gpus, row, name), seconds)
+        return Reading(name, time, samples, events, _facts(own, row, name), seconds)
 
     def _xid_events(self, row: Mapping[str, Any], time: float, source: str) -> Iterator[Event]:
         for seen in _list(row.get("xids")):
@@ -182,8 +195,13 @@ def _memory(gpu: Mapping[str, Any], put: _Put) -> None:
         put("gpu_process_memory_bytes", process.get("bytes"), pid=pid, owner=owner)
 
 
+def _owners(gpu: Mapping[str, Any]) -> set[str]:
+    """Whose processes are on this GPU. One that cannot be told may be its own: Ray's workers are no children."""
+    return {str(process.get("owner", "unknown")) for process in _list(gpu.get("procs"))}
+
+
 def _facts(gpus: list[Mapping[str, Any]], row: Mapping[str, Any], source: str) -> list[Fact]:
-    """What the devices are; a figure of several GPUs is the smallest."""
+    """What the server's devices are; a figure of several GPUs is the smallest."""
     if not gpus:
         return []
     facts = [Fact("gpu.count", len(gpus), "api", source)]

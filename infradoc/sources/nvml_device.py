@@ -105,10 +105,16 @@ class NvmlDevice:
         row["temp"] = {} if die is None else {"die": die}
         processes = get("nvmlDeviceGetComputeRunningProcesses", handle)
         if processes is not None:
-            row["procs"] = owners([(int(one.pid), one.usedGpuMemory) for one in processes])
+            row["procs"] = self._apart(owners([(int(one.pid), one.usedGpuMemory) for one in processes]))
         row.update(self._from_fields(now, row["temp"]))
         row.update(self._gpm.read() if self._gpm is not None else {})
         return {key: value for key, value in row.items() if value is not None and value != {}}
+
+    def _apart(self, procs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """On a device cut into MIG instances nobody can tell who shares the server's own, so nobody is "other"."""
+        if not self._instances:
+            return procs
+        return [{**one, "owner": "unknown"} if one["owner"] == "other" else one for one in procs]
 
     def _memory(self) -> dict[str, Any]:
         """Memory of the device, or of each MIG instance: then the device's own figures need special rights."""

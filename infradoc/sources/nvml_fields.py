@@ -59,6 +59,9 @@ class FieldReader:
                 found[key] = _number(value)
             elif value.nvmlReturn != 999:  # unknown error: perhaps only this time
                 self.wanted.remove(key)
+        # Where the driver sums over the links, asking 18 links one by one for the same figure would be most of a look.
+        summed = {field for field, scope in found if scope == ALL_LINKS}
+        self.wanted[:] = [key for key in self.wanted if key[1] == ALL_LINKS or key[0] not in summed]
         return found
 
 

@@ -108,6 +108,12 @@ def _role_name(name: str, command: Iterable[str]) -> str:
         ("infradoc_engine", "engine"),
         ("resource_tracker", "resource_tracker"),
         ("vllm", "APIServer"),
+        ("sglang::sched", "engine"),  # SGLang names its processes; the kernel cuts such a name after 15 letters
+        ("sglang::data_par", "engine"),
+        ("sglang::detoken", "tokenizer"),
+        ("sglang", "APIServer"),
+        ("text-generation-router", "APIServer"),  # TGI
+        ("text-generation-server", "engine"),
     ):
         if mark in name or mark in line:
             return role

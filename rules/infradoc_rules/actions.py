@@ -185,6 +185,72 @@ ACTIONS: Mapping[str, ActionSpec] = _table(
 )
 
 
+_IN_CHINESE: Mapping[str, str] = {
+    "raise_kv_capacity": "扩大 KV 池",
+    "lower_kv_capacity": "缩小 KV 池",
+    "raise_gpu_memory_utilization": "让引擎占用更大的显存份额",
+    "lower_gpu_memory_utilization": "在 KV 池之上多留显存",
+    "lower_block_size": "减少每个请求末块的浪费",
+    "recompute_instead_of_swap": "丢弃块而不是搬运块",
+    "defragment_kv": "收回泄漏的块并整理池",
+    "set_expandable_segments": "让分配器的段可以增长",
+    "stop_other_process": "把其他程序移出该设备",
+    "raise_host_ram": "给主机或容器更多内存",
+    "lower_max_num_seqs": "减少同时接纳的请求",
+    "raise_max_num_seqs": "同时接纳更多请求",
+    "set_tokenizer_workers": "把分词移出事件循环",
+    "raise_api_server_count": "增加前端进程",
+    "reject_long_prompts": "拒绝放不下的提示",
+    "disable_context_shift": "报错而不是丢弃旧 token",
+    "raise_max_model_len": "接受更长的请求",
+    "lower_max_model_len": "为每个请求少预留一些",
+    "raise_max_input_tokens": "接受更长的提示",
+    "raise_max_num_batched_tokens": "让一步容纳更长的提示",
+    "lower_max_num_batched_tokens": "让一步少算一些提示",
+    "lower_client_max_tokens": "客户端减少请求的输出 token",
+    "raise_client_max_tokens": "客户端允许更长的回答",
+    "shorten_client_prompts": "客户端发送更短的提示",
+    "lower_request_rate": "客户端降低每秒请求数",
+    "add_replicas": "增加服务副本",
+    "limit_queue": "尽早拒绝，而不是无限排队",
+    "enable_chunked_prefill": "把长提示分成多步",
+    "enable_prefix_caching": "复用共享前缀的 KV 块",
+    "extend_shared_prefix": "客户端把共享内容放在提示最前",
+    "use_cuda_graphs": "以 CUDA 图执行 decode 步",
+    "raise_cuda_graph_max_bs": "为更大的批量捕获图",
+    "raise_cpu_limit": "给服务更多核",
+    "set_omp_num_threads": "计算线程数与核数一致",
+    "move_cpu_neighbours": "把其他程序移出服务的核",
+    "raise_stream_interval": "一个流式事件发送多个 token",
+    "raise_client_concurrency": "客户端保持更多在途请求",
+    "fix_gpu_cooling": "修复风扇、风道或进风温度",
+    "raise_gpu_power_limit": "允许设备使用更多功率",
+    "service_gpu": "先排空，再复位、维修或更换设备",
+    "restart_engine": "重启服务",
+}
+
+
+def means(action: str, lang: str = "en") -> str | None:
+    """What to do in plain words, where an engine has no flag for it; None for an action that is not of the list."""
+    if action not in ACTIONS:
+        return None
+    return _IN_CHINESE[action] if lang == "zh" else ACTIONS[action].means
+
+
+# Other knobs, the same memory: what one gives to the KV pool, the other takes from it.
+_CROSSED = (
+    frozenset({"raise_kv_capacity", "lower_gpu_memory_utilization"}),
+    frozenset({"raise_gpu_memory_utilization", "lower_kv_capacity"}),
+)
+
+
 def opposite(action: str) -> str | None:
-    """The action that undoes `action` by design, which two rules must never advise at once."""
+    """The action that undoes `action` by design, on the same knob."""
     return ACTIONS[action].opposes
+
+
+def conflicting(action: str) -> frozenset[str]:
+    """Actions that two rules must never advise beside `action`: they push one knob, or one memory, to and fro."""
+    crossed = {other for pair in _CROSSED if action in pair for other in pair if other != action}
+    back = opposite(action)
+    return frozenset(crossed if back is None else crossed | {back})

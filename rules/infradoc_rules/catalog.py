@@ -33,9 +33,12 @@ class Catalog:
         raise LookupError(f"no rule for {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
     def bucket_names(self) -> frozenset[str]:
-        """Histogram series that some rule reads by bucket."""
+        """Histogram series that some rule reads by bucket, in its expressions or to judge a fix."""
         texts = (text for rule in self.rules for text in rule.promql())
-        return frozenset(name for text in texts for name in _BUCKETS.findall(text))
+        judged = (metric for rule in self.rules for metric in rule.verify.metrics if metric.quantile is not None)
+        return frozenset(
+            [*(name for text in texts for name in _BUCKETS.findall(text)), *(f"{one.signal}_bucket" for one in judged)]
+        )
 
     def only(self, *rule_ids: str) -> Catalog:
         """A catalog of these rules alone."""

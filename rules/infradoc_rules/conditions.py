@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infradoc_rules.match import MatchError, evaluate_match, leading_value, parse_match, truth
 from infradoc_rules.model import SignalFrame
-from infradoc_rules.needs import missing_signals
+from infradoc_rules.needs import missing_signals, only_history_missing
 from infradoc_rules.promql import PromqlError, Result, evaluate, fill_in, parse
 from infradoc_rules.schema import Condition, Live, PostMortem, Rule
 
@@ -32,12 +32,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """holds: True, False, or None when it cannot be known, with what was `missing`."""
+    """holds: True, False, or None when it cannot be known, with what was `missing` (`young`: history alone)."""
 
     holds: bool | None
     readings: tuple[Reading, ...] = ()
     missing: tuple[str, ...] = ()
     branch: str = ""
+    young: bool = False
 
 
 def variables(rule: Rule, frame: SignalFrame) -> dict[str, float]:
@@ -85,8 +86,8 @@ def _best(outcomes: Sequence[Outcome]) -> Outcome:
         return holding
     if any(outcome.holds is False for outcome in outcomes):
         return Outcome(False, missing=tuple(dict.fromkeys(name for outcome in outcomes for name in outcome.missing)))
-    # Nothing could be judged: name what the branch lacks that is nearest to being judged.
-    return Outcome(None, missing=min((outcome.missing for outcome in outcomes), key=len, default=()))
+    # Nothing could be judged: name what the branch lacks that is nearest to being judged, by waiting if that is enough.
+    return min(outcomes, key=lambda outcome: (not outcome.young, len(outcome.missing)), default=Outcome(None))
 
 
 def _expressions(
@@ -96,17 +97,23 @@ def _expressions(
     branch: str = "",
 ) -> Outcome:
     exprs = [parse(item.expr or "", names) for item in items]
-    missing = tuple(dict.fromkeys(name for expr in exprs for name in missing_signals(expr, frame)))
-    if missing:
+    gaps = [missing_signals(expr, frame) for expr in exprs]
+    missing = tuple(dict.fromkeys(name for gap in gaps for name in gap))
+    # A watch that is still short may decide nevertheless: tokens that move now need no minute of history.
+    if any(gap and not only_history_missing(expr, frame) for expr, gap in zip(exprs, gaps, strict=True)):
         return Outcome(None, missing=missing, branch=branch)
     results = []
     try:
-        for expr in exprs:
+        for expr, gap in zip(exprs, gaps, strict=True):
+            if gap:
+                continue
             results.append(_elements(evaluate(expr, frame, frame.now)))
             if not results[-1]:  # decided; on a healthy server that is nearly always the first one
                 return Outcome(False, branch=branch)
     except PromqlError as error:
         return Outcome(None, missing=(f"a value of {error}",), branch=branch)
+    if missing:
+        return Outcome(None, missing=missing, branch=branch, young=True)
     joined = _join(results)
     if joined is None:
         return Outcome(False, branch=branch)

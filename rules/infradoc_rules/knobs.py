@@ -51,15 +51,22 @@ class Knobs:
         return names[0] if names else None
 
     def flag(self, system: str | None, name: str, value: Value | None = None) -> str | None:
-        """The spelling with its value, as typed on a command line: `--max-num-seqs 8`, `OMP_NUM_THREADS=6`."""
+        """The spelling with its value, as typed on a command line: `--max-num-seqs 8`, `OMP_NUM_THREADS=6`.
+
+        A switch to be off, or one that switches the opposite way, is left out: `drop --disable-radix-cache`.
+        """
         spelling = self.spelling(system, name)
         if spelling is None:
             return None
-        if spelling.startswith(_NEGATION):
-            return spelling.removeprefix(_NEGATION)
-        if value is None or isinstance(value, bool):
-            return spelling
-        return f"{spelling} {_text(value)}" if spelling.startswith("-") else f"{spelling}={_text(value)}"
+        bare = spelling.removeprefix(_NEGATION)
+        if value is None:
+            return bare
+        if not isinstance(value, bool):
+            return f"{bare} {_text(value)}" if bare.startswith("-") else f"{bare}={_text(value)}"
+        on = value is not spelling.startswith(_NEGATION)
+        if bare.startswith("-"):
+            return bare if on else f"drop {bare}"
+        return f"{bare}={str(on).lower()}"
 
     def live(self, system: str | None, name: str) -> bool:
         """Whether the bundled engine takes the knob while requests run; no other engine does for a sizing knob."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from infradoc_rules.model import Series, SignalFrame
 from infradoc_rules.promql import Expr, is_stale
@@ -28,17 +29,26 @@ def missing_signals(expr: Expr, frame: SignalFrame) -> list[str]:
     A range needs two samples inside it, an instant selector one that is not older than the window. Label matchers
     count where absence means "no data"; a counter that reads 0 when absent needs only its name.
     """
-    found: dict[str, None] = {}
-    memo: dict[object, bool] | None = getattr(frame, "memo", None)  # many rules need the same signals
-    for node in needed_selectors(expr.root):
-        seen = None if memo is None else memo.get(("visible", node))
-        if seen is None:
-            seen = _visible(node, frame)
-            if memo is not None:
-                memo["visible", node] = seen
-        if not seen:
-            found[_shown(node)] = None
-    return list(found)
+    return list(dict.fromkeys(_shown(node) for node in needed_selectors(expr.root) if not _seen(node, frame)))
+
+
+def only_history_missing(expr: Expr, frame: SignalFrame) -> bool:
+    """Whether all that `expr` cannot see yet is the past of signals that are there now."""
+    return all(
+        _seen(node, frame) or (node.offset_ms > 0 and _seen(replace(node, offset_ms=0), frame))
+        for node in needed_selectors(expr.root)
+    )
+
+
+def _seen(node: Selector, frame: SignalFrame) -> bool:
+    """`_visible`, asked once a frame: many rules need the same signals."""
+    memo: dict[object, bool] | None = getattr(frame, "memo", None)
+    if memo is None:
+        return _visible(node, frame)
+    seen = memo.get(("visible", node))
+    if seen is None:
+        seen = memo["visible", node] = _visible(node, frame)
+    return seen
 
 
 def _visible(node: Selector, frame: SignalFrame) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from infradoc_rules.actions import ACTIONS, opposite
+from infradoc_rules.actions import ACTIONS, conflicting
 from infradoc_rules.model import SEVERITY_RANK, Action, Finding
 
 
@@ -57,4 +57,4 @@ def _without_conflicts(ordered: Sequence[Finding], recent_actions: frozenset[str
 
 
 def _reverses(action: Action, said: set[str]) -> bool:
-    return action.name in ACTIONS and opposite(action.name) in said
+    return action.name in ACTIONS and not conflicting(action.name).isdisjoint(said)

@@ -50,6 +50,13 @@ def test_what_the_rule_advises_is_in_the_playbook(finding_id):
     assert set(load_catalog().get(finding_id).advise) <= set(ADVISERS)
 
 
+@pytest.mark.parametrize(("finding_id", "lang"), PAGES)
+def test_requests_to_paste_say_that_they_are_json(finding_id, lang):
+    """vLLM answers 415 to curl's own content type."""
+    posts = [line for line in playbooks.get(finding_id, lang).splitlines() if " -d '{" in line]
+    assert all("-H 'Content-Type: application/json'" in line for line in posts)
+
+
 @pytest.mark.parametrize("finding_id", playbooks.ids())
 def test_the_chinese_page_is_chinese(finding_id):
     text = playbooks.get(finding_id, "zh")

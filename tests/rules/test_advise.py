@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infradoc_rules.actions import ACTIONS, opposite
+from infradoc_rules.actions import ACTIONS, means, opposite
 from infradoc_rules.advise import ADVISERS, Advice, actions_for
 from infradoc_rules.advise.base import mebibytes, round_up
 from infradoc_rules.frame import MemoryFrame
@@ -46,6 +46,8 @@ def test_every_action_has_a_knob_and_a_way_back_that_exists():
     for spec in ACTIONS.values():
         assert spec.knob in knob_table()
         assert opposite(spec.name) is None or opposite(opposite(spec.name)) == spec.name
+        assert means(spec.name) == spec.means and means(spec.name, "zh") not in (None, spec.means)
+    assert means("unheard_of") is None
 
 
 def test_the_pool_grows_to_requests_times_p99_in_whole_blocks():
@@ -115,6 +117,7 @@ def test_slots_of_llamacpp_take_their_context_along():
         _flat(llm_requests_running=1, llm_requests_waiting=2),
     )
     assert action.flag == "--parallel 3 --ctx-size 12288"
+    assert "divides --ctx-size among its slots" in action.why and "pool" not in action.why  # it shares none
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,22 @@ def test_spellings_of_other_versions(name, canonical):
     assert load_map("vllm").apply(name, {})[0] == canonical
 
 
+@pytest.mark.parametrize(
+    ("system", "name", "labels", "mapped"),
+    [
+        # Without it a server whose requests all succeed would count none as finished, and any queue waits for ever.
+        ("sglang", "sglang:num_requests_total", {"model_name": "m"}, ("llm_requests_finished_total", "stop")),
+        ("sglang", "sglang:num_aborted_requests_total", {}, ("llm_requests_finished_total", "abort")),
+        ("tgi", "tgi_batch_inference_duration_count", {"method": "decode"}, ("llm_steps_total", None)),
+        ("tgi", "tgi_batch_inference_duration_sum", {"method": "decode"}, None),
+    ],
+)
+def test_what_other_engines_count(system, name, labels, mapped):
+    found = load_map(system).apply(name, labels)
+    assert (None if found is None else (found[0], found[1].get("reason"))) == mapped
+    assert found is None or "method" not in found[1]
+
+
 def test_cache_config_of_vllm(recordings):
     text = (recordings / "samples" / "vllm_metrics_loaded.txt").read_text()
     [labels] = [dict(_LABEL.findall(row[1])) for row in _SAMPLE.findall(text) if row[0] == "vllm:cache_config_info"]

@@ -57,6 +57,17 @@ def test_the_later_finding_does_not_advise_the_reverse():
     ]
 
 
+def test_one_memory_is_not_given_and_taken_at_once():
+    found = [
+        _finding("oom", "critical", 0.9, "lower_gpu_memory_utilization"),
+        _finding("kv", "warning", 0.9, "raise_kv_capacity", "lower_max_num_seqs"),
+    ]
+    assert [[action.name for action in finding.actions] for finding in rank(found, {})] == [
+        ["lower_gpu_memory_utilization"],
+        ["lower_max_num_seqs"],
+    ]
+
+
 def test_what_was_done_lately_is_not_undone():
     [finding] = rank([_finding("batch", "warning", 0.7, "raise_max_num_seqs")], {}, frozenset({"lower_max_num_seqs"}))
     assert finding.actions == ()

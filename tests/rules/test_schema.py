@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from infradoc_rules.catalog import Catalog
 from infradoc_rules.schema import RuleError, load_rule
 
 
@@ -19,6 +20,12 @@ def test_a_sound_rule_loads(rule_data, write_rule):
     assert rule.live.for_periods == 0
     assert rule.live.branches[0].when[0].expr == "sum(llm_requests_waiting) > $limit"
     assert marked.line(("thresholds", "limit")) == 8
+
+
+def test_buckets_that_judge_a_fix_are_kept_as_well(rule_data, write_rule):
+    metric = {"signal": "llm_request_seconds", "quantile": 0.9, "at_most": 0.8}
+    rule, _ = load_rule(write_rule({**rule_data, "verify": {"metrics": [metric]}}))
+    assert Catalog((rule,)).bucket_names() == {"llm_request_seconds_bucket"}
 
 
 def test_a_misspelt_key_names_the_nearest(rule_data, write_rule):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from infradoc_rules.advise.base import Advice
-from infradoc_rules.advise.lengths import measured_tokens, pool_tokens
+from infradoc_rules.advise.lengths import divided_context, measured_tokens, pool_tokens
 from infradoc_rules.model import Action
 
 _POOL_SHARE = 0.85  # of the pool that the larger batch may fill: above it, preemption starts
@@ -19,18 +19,22 @@ def raise_max_num_seqs(advice: Advice) -> Action | None:
     if not present:
         return None
     asked = running + waiting if running is not None and waiting is not None else 2 * present
-    target = int(min(asked, _LARGEST_STEP * present, _room(advice, present)))
+    room = _room(advice, present)
+    target = int(min(asked, _LARGEST_STEP * present, room))
     if target <= present:
         return None
+    held = advice.say(f"; the pool holds {room:.0f} of them", f"；池可容纳 {room:.0f} 个") if room < math.inf else ""
     return advice.action(
         "raise_max_num_seqs",
         from_value=int(present),
         to_value=target,
         flag=_flag(advice, target),
         why=advice.say(
-            f"requests wait while KV blocks are free; the pool holds {target} of them",
-            f"KV 块空闲而请求在等待；池可容纳 {target} 个",
-        ),
+            f"requests wait while {'blocks are free' if held else 'all slots are taken'}",
+            f"{'KV 块空闲' if held else '槽位已满'}而请求在等待",
+        )
+        + held
+        + divided_context(advice),
         cost=advice.say(
             "each step takes longer with more requests in it: the gap between tokens of a running request is the loser",
             "每步请求更多、耗时更长：受损的是运行中请求的 token 间隔",

@@ -80,7 +80,8 @@ def raise_gpu_power_limit(advice: Advice) -> Action | None:
     """Back to the board's default, where the limit in force is lower; silent where it is the default already."""
     gpus = _gpus(_throttled(advice), frozenset({"power_cap"}))
     now = advice.read("min(gpu_power_limit_watts)")
-    default = advice.number("gpu.power_limit_default_watts") or advice.number("gpu.power_limit_max_watts")
+    default, most = advice.number("gpu.power_limit_default_watts"), advice.number("gpu.power_limit_max_watts")
+    known, default = default is not None, default or most
     if not gpus or now is None or default is None or default <= now * 1.02:
         return None
     return advice.action(
@@ -89,8 +90,8 @@ def raise_gpu_power_limit(advice: Advice) -> Action | None:
         to_value=round(default),
         flag=f"nvidia-smi -i {gpus.replace(' ', '')} -pl {default:.0f}",
         why=advice.say(
-            f"the limit of GPU {gpus} is {now:.0f} W, the board's default is {default:.0f} W",
-            f"GPU {gpus} 的功耗上限为 {now:.0f} W，板卡默认值为 {default:.0f} W",
+            f"GPU {gpus} is limited to {now:.0f} W, the board's {'default' if known else 'maximum'} is {default:.0f} W",
+            f"GPU {gpus} 的功耗上限为 {now:.0f} W，板卡{'默认值' if known else '最大值'}为 {default:.0f} W",
         ),
         cost=advice.say(
             f"up to {default - now:.0f} W more for each GPU: power budget and cooling of the rack are the losers",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infradoc_rules.advise.base import Advice, round_up
-from infradoc_rules.advise.lengths import pool_tokens
+from infradoc_rules.advise.lengths import divided_context, pool_tokens
 from infradoc_rules.advise.memory import served_change
 from infradoc_rules.model import Action, Event
 
@@ -141,7 +141,8 @@ def _raise(advice: Advice, name: str, limit: int | None, target: int | None, lon
         why=advice.say(
             f"the longest request seen needs {longest:,} tokens" if longest else "requests are longer than the limit",
             f"见到的最长请求需要 {longest:,} 个 token" if longest else "请求长于上限",
-        ),
+        )
+        + (divided_context(advice) if name == "raise_max_model_len" else ""),
         cost=advice.say(
             "KV memory per request grows with the length: fewer requests fit at once, so concurrency is the loser",
             "每个请求的 KV 内存随长度增长：同时容纳的请求变少，受损的是并发",
@@ -174,7 +175,8 @@ def lower_max_model_len(advice: Advice) -> Action | None:
         why=advice.say(
             f"the longest requests served have {longest:,.0f} tokens", f"实际服务的最长请求为 {longest:,.0f} 个 token"
         )
-        + (gain if after is not None else ""),
+        + (gain if after is not None else "")
+        + divided_context(advice),
         cost=advice.say(
             "a longer request than seen so far is then refused: its caller is the loser",
             "比目前所见更长的请求将被拒绝：受损的是其调用方",
@@ -206,7 +208,7 @@ def lower_client_max_tokens(advice: Advice) -> Action:
     """Ask for fewer output tokens, so that prompt + output fits."""
     return advice.action(
         "lower_client_max_tokens",
-        flag="max_tokens",
+        flag=advice.say("a smaller max_tokens in the requests", "在请求中减小 max_tokens"),
         why=advice.say("prompt + max_tokens then fits the limit", "提示 + max_tokens 即可落在上限内"),
         cost=advice.say("answers may end early: their readers are the losers", "回答可能提前结束：受损的是读者"),
     )

@@ -73,3 +73,13 @@ def mean_tokens(advice: Advice) -> float | None:
         if prompt is not None and output is not None:
             return prompt + output
     return None
+
+
+def divided_context(advice: Advice) -> str:
+    """What a user of llama.cpp has to know about its flag."""
+    if advice.system != "llamacpp":
+        return ""
+    return advice.say(
+        "; llama.cpp divides --ctx-size among its slots (--parallel), so it is slots x length",
+        "；llama.cpp 的 --ctx-size 由各槽位（--parallel）平分，因此等于槽位数 × 长度",
+    )

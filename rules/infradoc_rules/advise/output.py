@@ -25,7 +25,9 @@ def raise_client_max_tokens(advice: Advice) -> Action | None:
         "raise_client_max_tokens",
         from_value=round(cap) if cap else None,
         to_value=target,
-        flag="max_tokens" if target is None else f"max_tokens={target}",
+        flag=advice.say("a larger max_tokens in the requests", "在请求中增大 max_tokens")
+        if target is None
+        else f"max_tokens={target}",
         why=advice.say(
             "answers then end where the model ends them, not in the middle of a sentence",
             "回答会在模型结束处结束，而不是停在句子中间",

@@ -58,6 +58,28 @@ def test_recordings_of_real_servers(path: Path, capsys: pytest.CaptureFixture[st
         assert report["checked"] and report["not_visible"]
 
 
+@pytest.mark.parametrize(
+    ("name", "begin", "status"),
+    [
+        ("vllm-01", 0.0, "ok"),  # tokens move
+        ("llamacpp-01", 0.0, "ok"),
+        ("vllm-13", 25.0, "unknown"),  # requests run and no token moves; half a minute is too short to call it a stall
+    ],
+)
+def test_half_a_minute_of_a_remote_page_alone(
+    name: str, begin: float, status: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default watch of a server on another machine: neither its processes nor a minute of history can be seen."""
+    pages = (RECORDINGS / name / "scrapes.jsonl.gz").read_bytes()
+    (tmp_path / "scrapes.jsonl.gz").write_bytes(pages)
+    start = json.loads(gzip.decompress(pages).splitlines()[0])["t"] + begin
+    code, report, _ = diagnose(capsys, str(tmp_path), "--since", str(start), "--until", str(start + 30))
+    assert (report["status"], report["findings"]) == (status, [])
+    assert code == (0 if status == "ok" else 30)
+    wait = "engine-stalled: needs llm_generation_tokens_total (60 s of history)"
+    assert any(wait in line for line in report["not_visible"]) == (status == "unknown")  # says what would decide
+
+
 def test_there_are_recordings() -> None:
     assert len(list(RECORDINGS.glob("*-*"))) >= 10
 

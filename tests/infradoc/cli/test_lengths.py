@@ -26,6 +26,15 @@ def test_json_lines(tmp_path, clean_environment, capsys):
     assert data["proposal"]["tokens"] == 224
 
 
+def test_one_of_a_kind_is_said_in_the_singular(tmp_path, clean_environment, capsys):
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"prompt_tokens": 10, "completion_tokens": 5}\n{"other": 1}\n')
+    assert run([str(path)]) == 30
+    text = capsys.readouterr().out
+    assert text.startswith("1 request from requests.jsonl")
+    assert "1 row without usable lengths" in text and "there is 1 (longest so far: 15 tokens)" in text
+
+
 def test_a_recorded_vllm_has_too_few_requests_for_a_p99(recordings_dir, clean_environment, capsys):
     assert run([str(recordings_dir / "llamacpp-01" / "server.log")]) == 30
     assert "a P99 needs 100 requests, there are 86" in capsys.readouterr().out

@@ -39,3 +39,9 @@ def test_a_limit_below_the_p99_goes_up_and_one_that_fits_stays():
 
 def test_too_few_requests_give_no_proposal():
     assert propose(measured(*[100] * 99), Limits()) is None
+
+
+def test_llamacpp_gets_the_context_of_all_slots():
+    found = measured(*[1000] * 100)
+    made = propose(found, Limits("llamacpp", 8192, max_num_seqs=4))
+    assert made is not None and made.flag == "--parallel 4 --ctx-size 4032"

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from infradoc.report.build import finding_part, unknown_report
-from infradoc.report.text import make_console, print_report
-from infradoc.report.words import _EN, _ZH
+from infradoc.report.text import action_line, make_console, print_report
+from infradoc.report.words import _EN, _ZH, words
 from infradoc_rules.model import Action, Evidence, Finding
 
 
@@ -68,3 +68,14 @@ def test_languages_have_the_same_words() -> None:
     assert _EN.keys() == _ZH.keys()
     for key in _EN:
         assert sorted(re.findall(r"\{[^}]*\}", _EN[key])) == sorted(re.findall(r"\{[^}]*\}", _ZH[key])), key
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [("en", "move another program off the device"), ("zh", "把其他程序移出该设备")],
+)
+def test_what_has_no_flag_is_said_in_words(lang: str, line: str) -> None:
+    """And without a word of a restart: it is not the server that is changed."""
+    action = Action("other_process", "disable", "why", risk="disruptive", name="stop_other_process")
+    [part] = finding_part(Finding("x", "warning", 0.5, "t", "c", "i", "f", actions=(action,)))["actions"]
+    assert action_line(part, words(lang)) == line

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infradoc.model import Reading
+from infradoc.monitor.loop import Evaluator
 from infradoc.monitor.replay import Replay
 from infradoc.signals.store import Store
 from infradoc.sources.gpu_host import has_amd, has_nvidia
@@ -20,6 +21,7 @@ from infradoc.sources.gpu_processes import Family, process_rows
 from infradoc.sources.gpu_rows import PROVIDES, GpuRows
 from infradoc.sources.xid import xid, xid_table
 from infradoc_rules.catalog import load_catalog
+from infradoc_rules.model import Fact
 from infradoc_rules.signals import signal_table
 
 GPU: dict[str, Any] = {"gpu": 0, "uuid": "a", "mem": {"used": 5, "free": 6, "total": 11}, "util": 0.5}
@@ -83,6 +85,31 @@ def test_a_recording_with_a_lost_gpu(recordings_dir: Path, tmp_path: Path) -> No
     assert any("Xid 79" in evidence.text for evidence in finding.evidence)
     assert "GPU 1 is lost" in finding.actions[0].why and replay.recording.bad_lines >= 1
     assert latest(replay.store, "target_up", times[-1], source="nvml") == [0.0]
+
+
+def test_a_neighbour_s_gpu_counts_with_its_faults_alone() -> None:
+    """Two servers on one host, a GPU each: what fills the other GPU takes nothing from this one."""
+
+    def held(gpu: int, owner: str, util: float) -> dict[str, Any]:
+        mem = {"used": 93, "free": 7, "total": 100}
+        procs = [{"pid": 10 + gpu, "owner": owner, "bytes": 93}]
+        return {"gpu": gpu, "uuid": str(gpu), "mem": mem, "util": util, "ecc": {"uncorrected": 0}, "procs": procs}
+
+    store, rows, catalog = Store(), GpuRows(), load_catalog()
+    store.add(Reading("metrics", 0.0, facts=[Fact("gpu_memory_utilization", 0.9, "metrics")]))
+    evaluator = Evaluator(store, catalog)
+    for t in range(1, 30):
+        gpus = [held(0, "server", 0.9), held(1, "other", 0.1), {"gpu": 2, "uuid": "2", "util": 0.0}]
+        tick = evaluator.feed([rows.reading({"t": float(t), "source": "nvml", "gpus": gpus})], float(t))
+    assert tick.findings == ()
+    assert latest(store, "gpu_utilization_ratio", 29.0) == [0.9]
+    assert latest(store, "gpu_process_memory_bytes", 29.0, owner="other") == []
+    assert len(latest(store, "gpu_ecc_errors_total", 29.0)) == 2
+    store.add(rows.reading({"t": 30.0, "source": "nvml", "gpus": [{**GPU, "gpu": 1}]}))  # the server restarts
+    assert latest(store, "gpu_utilization_ratio", 30.0, gpu="1") == []
+    shared = [held(0, "server", 0.9), held(1, "unknown", 0.8)]
+    store.add(rows.reading({"t": 31.0, "source": "nvml", "gpus": shared}))
+    assert latest(store, "gpu_utilization_ratio", 31.0, gpu="1") == [0.8]  # perhaps a worker of Ray
 
 
 JSON = st.recursive(

@@ -14,7 +14,7 @@ from infradoc.model import Sample
 from infradoc.sources.cgroup import Cgroup, pressure
 from infradoc.sources.host import HostSource
 from infradoc.sources.host_rows import HostRows, role_of
-from infradoc.sources.processes import find_listener
+from infradoc.sources.processes import _role_name, find_listener
 
 ROW: dict[str, Any] = {
     "t": 100.0,
@@ -74,6 +74,22 @@ def test_stopped_process_and_missing_parts() -> None:
 )
 def test_roles(name: str, role: str) -> None:
     assert role_of(name) == role
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "role"),
+    [
+        ("sglang::schedul", ["sglang::scheduler_TP0"], "engine"),
+        ("sglang::detoken", ["sglang::detokenizer"], "tokenizer"),
+        ("python3", ["python3", "-m", "sglang.launch_server", "--model-path", "m"], "api"),
+        ("text-generation", ["text-generation-router", "--port", "80"], "api"),
+        ("text-generation", ["/usr/bin/python", "/usr/bin/text-generation-server", "serve", "m"], "engine"),
+        ("VLLM::EngineCor", ["VLLM::EngineCore"], "engine"),
+        ("python3", ["python3", "train.py"], "other"),
+    ],
+)
+def test_processes_of_each_engine_are_known_by_their_names(name: str, command: list[str], role: str) -> None:
+    assert role_of(_role_name(name, command)) == role
 
 
 def test_this_machine_and_the_process_behind_a_port() -> None:

@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from infradoc.sources.nvml_calls import Calls
+from infradoc.sources.nvml_fields import ALL_LINKS, FieldReader, nvlink_errors
 
 Looks = Callable[..., list[dict[str, Any]]]
 PROBE = Path(__file__).parent / "fake_nvml" / "probe.py"
@@ -152,6 +156,23 @@ def test_link_errors_are_summed_over_links_where_there_is_no_total(nvml_looks: L
     assert value(look, "gpu_nvlink_errors_total", kind="replay") == 1
 
 
+def test_links_are_not_asked_one_by_one_where_the_driver_sums_them() -> None:
+    """Fields 161 and 162 of four links; the driver sums 161 alone."""
+    asked: list[list[tuple[int, int]]] = []
+
+    def values(_handle: object, wanted: list[tuple[int, int]]) -> list[SimpleNamespace]:
+        asked.append(list(wanted))
+        codes = [3 if key == (162, ALL_LINKS) else 0 for key in wanted]
+        return [SimpleNamespace(nvmlReturn=code, valueType=3, value=SimpleNamespace(ullVal=2)) for code in codes]
+
+    library = SimpleNamespace(nvmlDeviceGetFieldValues=values, NVMLError=RuntimeError)
+    links = [(field, link) for field in (161, 162) for link in range(4)]
+    reader = FieldReader(Calls(library), [(83, 0), (161, ALL_LINKS), (162, ALL_LINKS), *links])
+    for _ in range(2):
+        assert nvlink_errors(reader.read(None)) == {"replay": 2, "recovery": 8}
+    assert asked[1] == [(83, 0), (161, ALL_LINKS), (162, 0), (162, 1), (162, 2), (162, 3)]
+
+
 def test_mig_instances_hold_the_memory(nvml_looks: Looks) -> None:
     script = "0 0 mig 2\n0 0 mig.0.used 3000\n0 0 mig.1.used 5000\n0 0 util 50\n0 0 reasons 0\n"
     (look,) = nvml_looks(script, 1, 0, 1)
@@ -220,6 +241,15 @@ def test_whose_process(nvml_looks: Looks, other_process: int) -> None:
     owners = {own["pid"]: (own["owner"], v) for n, own, v, _ in look["samples"] if n == "gpu_process_memory_bytes"}
     assert owners == {str(me): ("server", 100), str(other_process): ("other", 200), str(nobody): ("unknown", 300)}
     assert [one.get("name") for one in look["row"]["gpus"][0]["procs"]][1:] == ["sleep", None]
+
+
+def test_nobody_is_another_s_on_a_device_that_is_cut_up(nvml_looks: Looks, other_process: int) -> None:
+    """Its MIG instance is another one: it takes nothing from the server's."""
+    me = os.getpid()
+    script = f"0 0 mig 2\n0 0 mig.0.used 3000\n0 0 mig.1.used 5000\n0 0 procs {me}:100,{other_process}:200\n"
+    (look,) = nvml_looks(script, 1, 0, 1, me)
+    owners = {own["pid"]: own["owner"] for n, own, *_ in look["samples"] if n == "gpu_process_memory_bytes"}
+    assert owners == {str(me): "server", str(other_process): "unknown"}
 
 
 def test_only_the_gpus_of_the_configuration(nvml_looks: Looks) -> None:
