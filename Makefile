@@ -1,5 +1,5 @@
 # make setup   a virtual environment in .venv with exact pins, and the model (98 MB, cached)
-# make demo    two real faults on a real engine: found, fixed live, verified
+# make demo    four troubles on a real engine: found, fixed live, verified
 # make test    the default suite (under 10 minutes on 2 cores)
 # make check   lint, types, import contracts, rule lint
 SHELL := /bin/bash

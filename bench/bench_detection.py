@@ -4,8 +4,8 @@ usage: bench_detection.py [--only NAME] [--repeat 1] [--out bench/results/detect
 
 Each of the demo's faults starts from an engine that bears a healthy part of the load. At a known moment the rest of the
 load joins, or the fault inside the engine is switched on. infradoc looks once a second, as `watch` and `fix` do, with
-the whole catalog; the first look in which the signal itself shows (definition below, printed with the result) and the first
-look with the finding are what count. A finding before the onset is a false alarm and fails the run.
+the whole catalog; the first look in which the signal itself shows (definition below, printed with the result) and the
+first look with the finding are what count. A finding before the onset is a false alarm and fails the run.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(
                 "bench", "bench", "URL", "Send real traffic of several request classes and measure it at the client."
             ),
-            Command("demo", "demo", "", "A real engine, two faults in turn: found, fixed live, verified."),
+            Command("demo", "demo", "", "A real engine, real faults in turn: found, fixed live, verified."),
         ),
     ),
     (

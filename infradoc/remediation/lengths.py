@@ -28,4 +28,4 @@ def sent_tokens(records: Sequence[RequestRecord], q: float) -> int | None:
     longer = whole[int(len(whole) * _LIKE_THE_LONGEST) :]
     per_word = sum(tokens for _, tokens in longer) / sum(words for words, _ in longer)
     lengths = sorted(max(tokens, words * per_word) + answer for words, tokens, answer in known)
-    return math.ceil(lengths[math.ceil(q * len(lengths)) - 1])
+    return math.ceil(lengths[math.ceil(q * len(lengths)) - 1] - 1e-6)

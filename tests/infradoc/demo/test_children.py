@@ -38,7 +38,7 @@ def below(pid: int) -> list[psutil.Process]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_demo_that_is_stopped_leaves_nothing_behind(number: signal.Signals) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-P", "-m", "infradoc", "demo", "--fault", "kv"],
+        [sys.executable, "-P", "-m", "infradoc", "demo", "--only", "kv"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from infradoc.cli import demo
-from infradoc.demo.faults import FAULTS
+from infradoc.demo.faults import FOUR, SCENES, Fault
 from infradoc.demo.run import FaultResult
 from infradoc.load.spec import parse_class
 from infradoc.model import Verdict, VerdictName
 from infradoc.remediation.measure import ClientMeasured
 from infradoc.remediation.run import Outcome
+from infradoc_rules.catalog import load_catalog
+
+FAULTS: list[Fault] = [fault for faults in SCENES.values() for fault in faults]
 
 
 def result(verdict: VerdictName | None, place: int = 0) -> FaultResult:
@@ -53,9 +56,17 @@ def test_last_line_and_exit_code(
     assert (data["verdict"], data["control"], len(data["faults"])) == (last, no_fix, 2)
 
 
-def test_the_faults_are_plain_settings() -> None:
+def test_the_articles_four_are_played() -> None:
+    assert FOUR == ("oom", "fragmentation", "tokenization", "truncation")
+    catalog = load_catalog()
+    assert all(catalog.get(fault.finding) for fault in FAULTS)
+
+
+def test_only_the_leak_is_a_switch_inside_the_engine() -> None:
+    assert [fault.name for fault in FAULTS if fault.switch] == ["fragmentation-leak"]
     for fault in FAULTS:
-        assert not any("fault" in flag for flag in fault.serve)
+        assert ("--enable-faults" in fault.serve) == (fault.switch is not None)
+        assert "--fault" not in fault.serve
         for spec in fault.load:
             parse_class(spec)
         if fault.paced is not None:

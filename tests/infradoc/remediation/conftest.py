@@ -125,7 +125,7 @@ class RunningEngine:
 def real_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
     """One engine with a small KV pool for all tests of this folder."""
     runtime = tmp_path_factory.mktemp("runtime")
-    flags = ("--omp-num-threads", "1", "--kv-pool-tokens", "384", "--max-model-len", "128")
+    flags = ("--omp-num-threads", "1", "--kv-pool-tokens", "384", "--max-model-len", "128", "--enable-faults")
     child, url = start_engine("smollm2-135m", flags, runtime)
     with child:
         (token_file,) = runtime.glob("engine-*.token")
@@ -134,13 +134,14 @@ def real_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEng
 
 @pytest.fixture
 def engine(real_engine: RunningEngine, monkeypatch: pytest.MonkeyPatch) -> RunningEngine:
-    """The engine with its knobs as at its start (a grown pool stays grown) and no lease."""
+    """The engine with its knobs as at its start and no lease."""
     monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", real_engine.token)
     with real_engine.client() as admin:
         state = admin.config()
         if state.lease is not None:
             admin.holder = state.lease["holder"]
-        for knob, value in (("max_num_seqs", 16), ("tokenizer_workers", 0), ("max_queued_requests", None)):
-            state = admin.set(knob, value, state.version)
+        start: dict[str, Value | None] = {"max_num_seqs": 16, "tokenizer_workers": 0, "max_queued_requests": None}
+        start |= {"max_model_len": 128, "block_size": 16, "truncation_policy": "reject", "kv_pool_tokens": 384}
+        admin.set_all(start, state.version)
         admin.release()
     return real_engine

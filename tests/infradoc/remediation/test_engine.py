@@ -134,10 +134,10 @@ moment, url = sys.argv[1:]
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 if moment == "before":
-    AdminClient.set = die
+    AdminClient.set_all = die
 if moment == "between":
-    real = AdminClient.set
-    AdminClient.set = lambda *args: (real(*args), die())
+    real = AdminClient.set_all
+    AdminClient.set_all = lambda *args: (real(*args), die())
 step = PlanStep("f", Action("max_num_seqs", "decrease", "", 16, 8, name="lower_max_num_seqs"), 16)
 change.apply(AdminClient(url, os.environ["INFRADOC_ADMIN_TOKEN"]), Journal(), step)
 die()
