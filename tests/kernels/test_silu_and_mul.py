@@ -18,4 +18,4 @@ def test_against_float64(shape: tuple[int, int]) -> None:
 
 def test_extremes_stay_finite() -> None:
     y = ops.silu_and_mul(torch.tensor([[-200.0, 200.0, 1.0, 1.0]]))
-    assert y.tolist() == [[0.0, 200.0]]
+    assert y[0].tolist() == pytest.approx([0.0, 200.0], abs=1e-30)  # the truth is -3e-85, below any float32
