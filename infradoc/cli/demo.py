@@ -23,7 +23,7 @@ from infradoc.errors import InfradocError
 from infradoc.model import VerdictName
 from infradoc.remediation.table import outcome_json, plan_json
 
-SUMMARY = "A real engine, four faults in turn: found, fixed live, verified."
+SUMMARY = "A real engine, real faults in turn: found, fixed live, verified."
 EXIT_OF: dict[VerdictName, int] = {"fixed": 0, "not_fixed": 10, "worse": 20, "inconclusive": 30}
 WORST: tuple[VerdictName, ...] = ("worse", "inconclusive", "not_fixed", "fixed")
 EPILOG = """\

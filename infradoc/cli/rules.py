@@ -44,8 +44,10 @@ def run(argv: list[str]) -> int:
 
 def list_rules(folder: Path | None, lang: str) -> int:
     """One line per rule: id, severity, how it looks, title."""
-    for rule in load_rules(folder).rules:
-        print(f"{rule.id:<32}{rule.severity:<10}{ways(rule):<18}{rule.title.get(lang)}")
+    rules = load_rules(folder).rules
+    width = max((len(rule.id) for rule in rules), default=0) + 2
+    for rule in rules:
+        print(f"{rule.id:<{width}}{rule.severity:<10}{ways(rule):<18}{rule.title.get(lang)}")
     return 0
 
 

@@ -40,7 +40,7 @@ def test_playbook(capsys: pytest.CaptureFixture[str]) -> None:
     english = capsys.readouterr().out
     assert app.dispatch(["playbook", "kv-thrashing-preemption", "--lang", "zh"]) == 0
     assert capsys.readouterr().out != english != ""
-    assert app.dispatch(["playbook", "kv-trashing"]) == 2
+    assert app.dispatch(["playbook", "kv-thrashing"]) == 2
     assert "did you mean 'kv-thrashing-preemption'?" in capsys.readouterr().err
 
 
