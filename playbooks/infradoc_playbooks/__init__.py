@@ -32,7 +32,8 @@ def get(finding_id: str, lang: str = "en") -> str:
     """The runbook of a finding id as Markdown, in `lang` (English for any other than zh). Raises PlaybookError."""
     known = ids()
     if finding_id not in known:
-        near = difflib.get_close_matches(finding_id, known, n=1)
+        began = [name for name in known if finding_id and name.startswith(finding_id)]  # half a name beats a like one
+        near = began or difflib.get_close_matches(finding_id, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
         raise PlaybookError(f"there is no playbook {finding_id!r}; {hint}")
     return (_folder() / f"{finding_id}.{'zh' if lang == 'zh' else 'en'}.md").read_text(encoding="utf-8")

@@ -29,7 +29,9 @@ class Catalog:
         for rule in self.rules:
             if rule.id == rule_id:
                 return rule
-        near = difflib.get_close_matches(rule_id, [rule.id for rule in self.rules], n=1)
+        known = [rule.id for rule in self.rules]
+        began = [name for name in known if rule_id and name.startswith(rule_id)]  # half a name beats a like one
+        near = began or difflib.get_close_matches(rule_id, known, n=1)
         raise LookupError(f"no rule for {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
     def bucket_names(self) -> frozenset[str]:
