@@ -146,13 +146,15 @@ def share_check(name: str, before: tuple[int, int], after: tuple[int, int], limi
 def clear_losses(case: Case, checks: tuple[Check, ...]) -> list[str]:
     """What is worse beyond noise, in words."""
     metrics = {metric_name(metric): metric for metric in case.verify.metrics}
+    failed, finished = case.before.errors()
+    steady = finished - failed >= MIN_SAMPLES  # where nearly all fail, the rate of the few that pass is chance
     found = []
     for check in checks:
         if check.before is None or check.after is None or check.passed is not False:
             continue
         metric = metrics.get(check.name)
         loss = min(CLEAR_LOSS, case.verify.throughput_at_least)  # a rule may say that its fix costs more
-        if check.name in ("tokens/s", "documents/s") and check.after < loss * check.before:
+        if check.name in ("tokens/s", "documents/s") and steady and check.after < loss * check.before:
             found.append(f"{check.name} fell from {check.before:.3g} to {check.after:.3g}")
         elif check.name.startswith("share of errors") and check.after > check.before + ERRORS_UP:
             found.append(f"errors rose from {check.before:.1%} to {check.after:.1%}")

@@ -64,6 +64,15 @@ def test_lost_throughput_is_not_fixed_and_a_clear_loss_is_worse(make_records: Ma
     assert "tokens/s fell" in verdict.reason
 
 
+def test_where_nearly_all_fail_the_rate_of_the_few_is_no_baseline(make_records: Make) -> None:
+    """Two answers before and one after, of some hundred: tokens/s fell by half, and nothing got worse."""
+    before, after = make_records(-5, 20), make_records(25, 55)
+    lucky = [record for record in before if 0 <= record.end < 15][:2]
+    before = [record if record in lucky else failed(record) for record in before]
+    after = [record if record is after[-1] else failed(record) for record in after]
+    assert judge(case(before, after, quiet=False)).verdict == "not_fixed"
+
+
 def test_a_slower_first_token_is_worse(make_records: Make) -> None:
     verdict = judge(case(make_records(-5, 20, gap=0.1), make_records(25, 55, ttft=0.9, gap=0.05), quiet=False))
     assert verdict.verdict == "worse"
