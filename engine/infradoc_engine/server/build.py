@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,19 @@ def use_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
+def leave_threads() -> bool:
+    """End the OpenMP team of the calling thread, which has computed its last; whether there was a way to.
+
+    libgomp counts the threads of all teams: a second team beside an idle first one is more than the cores, and then
+    every barrier goes to sleep at once instead of spinning for a moment. A decode step has some 200 of them: 20.2 ms
+    against 14.9 on two cores. `omp_pause_resource_all` is OpenMP 5.0; soft (1) keeps what the runtime was set to.
+    """
+    try:
+        return bool(ctypes.CDLL(None).omp_pause_resource_all(1) == 0)
+    except (AttributeError, OSError):  # another runtime, or none
+        return False
+
+
 def load(config: EngineConfig) -> LoadedModel:
     """Read the model and size the pool. Raises ModelGetError, ModelFileError, NotEnoughMemory or ValueError."""
     knobs = dict(config.knobs)
@@ -70,6 +84,7 @@ def load(config: EngineConfig) -> LoadedModel:
     )
     knobs["kv_pool_tokens"] = runner.num_blocks * _whole(knobs["block_size"])
     name = config.model if config.model in KNOWN_MODELS else path.stem if path.is_file() else path.name
+    leave_threads()  # from here on only the engine thread computes
     return LoadedModel(name, files, runner, tokenizer, knobs)
 
 
