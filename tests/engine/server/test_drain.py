@@ -147,21 +147,24 @@ def test_the_patience_of_one_drain_can_be_given(drained: Any, in_background: Any
 
 
 def test_a_server_told_to_end_gives_its_drains_up_in_a_sentence(start_server: Any, in_background: Any) -> None:
-    server = start_server("--max-model-len", "512", "--max-num-seqs", "2")
-    running = in_background(
-        server.http.post, "/v1/completions", json={"prompt": "Once", "max_tokens": 500, "ignore_eos": True}
+    server = start_server("--max-model-len", "4096", "--max-num-seqs", "2")
+    running = in_background(  # far longer than a server that ends lets requests go on
+        server.http.post, "/v1/completions", json={"prompt": "Once", "max_tokens": 4000, "ignore_eos": True}
     )
     while not server.metric("llm_requests_running"):
         time.sleep(0.01)
-    changing = [in_background(server.patch, headers={"x-infradoc-drain-seconds": "60"}, block_size=32)]
+    changing = in_background(server.patch, headers={"x-infradoc-drain-seconds": "60"}, block_size=32)
     while not server.metric("llm_engine_draining"):
         time.sleep(0.01)
-    changing.append(in_background(_post, server, "defragment"))  # waits for its turn
+    next_one = in_background(_post, server, "defragment")  # waits for its turn, which may still come
     time.sleep(0.2)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(15) == 0
-    for answer in (future.result() for future in (running, *changing)):
-        assert answer.status_code == 503 and "shutting down" in answer.json()["error"]["message"]
+    answers = [future.result() for future in (running, changing, next_one)]
+    # The end aborts what runs, which may let a waiting change through at the last moment; the request itself never ends.
+    assert answers[0].status_code == 503 and {answer.status_code for answer in answers} <= {200, 503}
+    for answer in answers:
+        assert answer.status_code == 200 or "shutting down" in answer.json()["error"]["message"]
     server.stop()
     assert [line for line in server.log if not line.startswith("infradoc serve: ")] == []
 
