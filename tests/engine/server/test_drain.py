@@ -161,7 +161,7 @@ def test_a_server_told_to_end_gives_its_drains_up_in_a_sentence(start_server: An
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(15) == 0
     answers = [future.result() for future in (running, changing, next_one)]
-    # The end aborts what runs, which may let a waiting change through at the last moment; the request itself never ends.
+    # The end aborts what runs, which may let a waiting change through at the last moment.
     assert answers[0].status_code == 503 and {answer.status_code for answer in answers} <= {200, 503}
     for answer in answers:
         assert answer.status_code == 200 or "shutting down" in answer.json()["error"]["message"]
