@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,10 @@ def run(argv: list[str]) -> int:
     """Print the lengths; 0 with a proposal, 30 without one. Raises InfradocError when there are no lengths."""
     args = parser().parse_args(argv)
     measured, limits = _read(args.source, args.config)
-    limits = Limits(
-        system=limits.system,
+    limits = replace(
+        limits,
         max_model_len=args.max_model_len or limits.max_model_len,
-        max_num_seqs=limits.max_num_seqs,
         pool_tokens=args.kv_pool_tokens or limits.pool_tokens,
-        block_size=limits.block_size,
     )
     proposal = propose(measured, limits)
     if args.format == "json":

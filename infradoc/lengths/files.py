@@ -85,7 +85,7 @@ def add_line(found: Measured, line: bytes) -> None:
             pass
         else:
             for row in rows if isinstance(rows, list) else [rows]:
-                _add_row(found, row if isinstance(row, dict) else {})
+                add_row(found, row if isinstance(row, dict) else {})
             return
     stop = _LLAMACPP.search(text)
     if stop is not None:
@@ -96,7 +96,8 @@ def add_line(found: Measured, line: bytes) -> None:
         found.add(_count(int(prompt.group(1))), _count(int(output.group(1))))
 
 
-def _add_row(found: Measured, row: dict[str, Any]) -> None:
+def add_row(found: Measured, row: dict[str, Any]) -> None:
+    """Take the lengths of one decoded row; one without them is counted."""
     holders = [row, *(row[key] for key in _NESTED if isinstance(row.get(key), dict))]
     holders += [inner["usage"] for inner in holders[1:] if isinstance(inner.get("usage"), dict)]
     values = {

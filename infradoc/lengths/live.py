@@ -11,7 +11,7 @@ from typing import Any
 
 from infradoc.config import Config
 from infradoc.errors import InfradocError
-from infradoc.lengths.files import LengthsError, add_line
+from infradoc.lengths.files import LengthsError, add_row
 from infradoc.lengths.measured import Bounds, Measured
 from infradoc.lengths.proposal import Limits
 from infradoc.monitor.attach import Target, attach
@@ -53,7 +53,7 @@ def read_recording(path: Path) -> tuple[Measured, Limits]:
     limits = limits_of(replay.last.frame) if replay.last is not None else Limits()
     rows = Measured(f"client rows of {path.name}")
     for row in replay.recording.rows("client.jsonl"):
-        add_line(rows, json.dumps(row).encode())
+        add_row(rows, row)
     if rows.n >= MIN_SAMPLES_P99 or replay.last is None:
         return rows, limits
     try:

@@ -61,7 +61,7 @@ class Measured:
         return sum(total > limit for total in self.totals) if self.exact else None
 
 
-def nearest_rank(values: Iterable[int], quantile: float) -> float:
+def nearest_rank(values: Iterable[float], quantile: float) -> float:
     """The smallest value that at least `quantile` of all do not exceed; a value of the data, nothing interpolated."""
     ordered = sorted(values)
     return float(ordered[max(0, math.ceil(quantile * len(ordered) - 1e-9) - 1)])

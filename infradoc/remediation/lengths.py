@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from infradoc.lengths.measured import nearest_rank
 from infradoc.load.record import RequestRecord
 
 LEAST_REQUESTS = 20  # below it a high quantile is the longest request and nothing more
@@ -27,5 +28,5 @@ def sent_tokens(records: Sequence[RequestRecord], q: float) -> int | None:
         return None
     longer = whole[int(len(whole) * _LIKE_THE_LONGEST) :]
     per_word = sum(tokens for _, tokens in longer) / sum(words for words, _ in longer)
-    lengths = sorted(max(tokens, words * per_word) + answer for words, tokens, answer in known)
-    return math.ceil(lengths[math.ceil(q * len(lengths)) - 1] - 1e-6)
+    lengths = [max(tokens, words * per_word) + answer for words, tokens, answer in known]
+    return math.ceil(nearest_rank(lengths, q) - 1e-6)
