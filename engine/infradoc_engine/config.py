@@ -16,6 +16,8 @@ from infradoc_engine.knobs import KNOBS, Knob, KnobValue
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_MAX_BODY_BYTES = 8 * 2**20
+LONGEST_DRAIN = 3600.0  # seconds
+_LONGEST_PATIENCE = 86400.0
 _IN_BYTES = frozenset({"device_memory_bytes", "swap_space"})
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?$", re.IGNORECASE)
 
@@ -60,7 +62,10 @@ def parse_size(text: str) -> int:
     number, unit, binary = match.groups()
     power = " kmgt".index(unit.lower()) if unit else 0
     decimal = bool(unit) and not binary and text.strip().lower().endswith("b")
-    return int(float(number) * (1000 if decimal else 1024) ** power)
+    try:
+        return int(float(number) * (1000 if decimal else 1024) ** power)
+    except OverflowError:
+        raise ValueError(f"{text[:20]!r}... is not a size: it is beyond any number of bytes") from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +75,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=_port, default=8000, help="port to listen on; 0 picks a free one (default 8000)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     parser.add_argument("--max-body-bytes", type=_size_argument, default=DEFAULT_MAX_BODY_BYTES, metavar="SIZE")
-    parser.add_argument("--health-stall-seconds", type=float, default=10.0, metavar="S", help="patience of /health")
+    parser.add_argument(
+        "--health-stall-seconds",
+        type=_seconds_up_to(_LONGEST_PATIENCE),
+        default=10.0,
+        metavar="S",
+        help="patience of /health, and of a change that waits for a step to end",
+    )
     parser.add_argument("--admin-remote", action="store_true", help="answer /admin to other hosts too (token needed)")
-    parser.add_argument("--drain-seconds", type=float, default=10.0, metavar="S", help="patience of a drain")
+    parser.add_argument(
+        "--drain-seconds",
+        type=_seconds_up_to(LONGEST_DRAIN),
+        default=10.0,
+        metavar="S",
+        help="patience of a drain",
+    )
     parser.add_argument("--enable-faults", action="store_true", help="let /admin/faults break this server on purpose")
     parser.add_argument(
         "--fault",
@@ -111,7 +128,7 @@ def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str]
         admin_token=environment.get("INFRADOC_ADMIN_TOKEN") or None,
         runtime_dir=Path(runtime_dir) if runtime_dir else default_runtime_dir(),
         debug=bool(environment.get("INFRADOC_DEBUG")),
-        drain_seconds=max(0.0, arguments.drain_seconds),
+        drain_seconds=arguments.drain_seconds,
         enable_faults=arguments.enable_faults,
         faults=tuple(arguments.fault),
     )
@@ -155,6 +172,19 @@ def _size_argument(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _seconds_up_to(most: float) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if 0 <= seconds <= most:  # neither NaN nor infinity is
+            return seconds
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; give 0 to {most:g} seconds")
+
+    return convert
 
 
 def _port(text: str) -> int:

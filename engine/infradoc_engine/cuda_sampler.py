@@ -10,6 +10,11 @@ from infradoc_engine.sampler import Sampled, Sampler, SamplingParams, invert
 from infradoc_kernels import ops
 
 
+def sampler_for(device: torch.device) -> Sampler:
+    """The sampler of a device; it remembers nothing yet."""
+    return CudaSampler() if device.type == "cuda" else Sampler()
+
+
 class CudaSampler(Sampler):
     """As Sampler, whose draws a request's seed decides too; the same draw may pick another token of equal right.
 

@@ -7,13 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from infradoc_engine.core.errors import RequestTooLong
-from infradoc_engine.core.request import FinishReason, Request
+from infradoc_engine.core.request import FinishReason
 from infradoc_engine.core.scheduler.output import ScheduleOutput
-from infradoc_engine.latency import LatencyLedger
+from infradoc_engine.jobs import Deliver, EngineFailure, EngineStopped, ErrorKind, Job, TokenEvent
 from infradoc_engine.metrics import EngineMetrics
 from infradoc_engine.refusals import is_out_of_memory
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from infradoc_engine.sampler import Sampled, SamplingParams
 
 T = TypeVar("T")
-ErrorKind = Literal["length", "memory", "internal", "shutdown"]
 
 FAILING_STEPS = 3  # so many failed steps in a row mean that tokens do not move, whatever else still answers
 
@@ -39,7 +37,8 @@ class Runner(Protocol):
     @property
     def num_host_blocks(self) -> int: ...
 
-    block_size: int
+    @property
+    def block_size(self) -> int: ...
 
     def execute(self, output: ScheduleOutput, params: Mapping[str, SamplingParams]) -> dict[str, Sampled]: ...
     def release(self, request_id: str) -> None: ...
@@ -50,39 +49,8 @@ class Runner(Protocol):
     def set_host_blocks(self, num_blocks: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFailure:
-    """Why the engine gave a request up; `message` is one sentence for the client."""
-
-    kind: ErrorKind
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
-    """One token of a request, its end, or both. `time` is the monotonic second at which the step ended."""
-
-    request_id: str
-    token: Sampled | None
-    finish_reason: FinishReason | None
-    time: float
-    failure: EngineFailure | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A request with what the scheduler does not want to know."""
-
-    request: Request
-    sampling: SamplingParams
-    ledger: LatencyLedger
-
-
-Deliver = Callable[[Sequence[TokenEvent]], None]
-
-
 class Engine:
-    """Owns scheduler, cache and runner: only its thread changes them.
+    """Owns scheduler, cache and runner: only its thread changes them, but for the pause of admission.
 
     `lock` is held while the scheduler plans or updates, never while the model computes: other threads take it to read a
     consistent state within milliseconds, even during a long step.
@@ -104,7 +72,7 @@ class Engine:
         self.lock = threading.Lock()
         self.jobs: dict[str, Job] = {}
         self.last_step_unix: float | None = None
-        self.failure: str | None = None  # why the loop ended, if it did
+        self.failure: str | None = None  # why the loop ended, if it did of itself
         self.oom_steps = 0  # steps that the allocator refused
         self.before_step: list[Callable[[], None]] = []  # on the engine thread, without the lock: for faults
         self._deliver = deliver
@@ -117,6 +85,8 @@ class Engine:
         self._stopping = False
         self._ended = False
         self._failed_in_a_row = 0
+        self._failure_kind: ErrorKind = "internal"
+        self._step_began: float | None = None
         self._progress = time.monotonic()  # last finished step, or when work arrived after an idle time
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
 
@@ -143,7 +113,7 @@ class Engine:
                 self._commands.append(lambda: self._add(job))
                 self._wake.notify()
                 return
-        failure = EngineFailure("internal", "The engine is not running.")
+        failure = EngineFailure(self._failure_kind, str(self.ended))
         self._deliver([TokenEvent(job.request.request_id, None, "error", time.monotonic(), failure)])
 
     def abort(self, request_id: str) -> None:
@@ -157,7 +127,8 @@ class Engine:
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Run `function` between two steps on the engine thread; the future holds its result or exception.
 
-        When the engine is not running (any more) the exception is a RuntimeError.
+        When no step will run any more the exception is EngineStopped. A future that is cancelled before its turn never
+        runs.
         """
         future: Future[T] = Future()
 
@@ -166,18 +137,50 @@ class Engine:
                 return
             try:
                 future.set_result(function())
+            except EngineStopped as error:
+                self._note_failure(str(error), error.kind)  # first: who gets the exception may ask `trouble` at once
+                future.set_exception(error)
+                raise
             except Exception as error:  # belongs to the caller
                 future.set_exception(error)
 
         with self._wake:
             if self._ended:
-                future.set_exception(RuntimeError("the engine is not running"))
+                future.set_exception(self._stopped())
                 return future
             self._calls.add(future)
             future.add_done_callback(self._calls.discard)
             self._commands.append(run)
             self._wake.notify()
         return future
+
+    @property
+    def ended(self) -> str | None:
+        """Why no step will run any more, in one sentence; None while the loop goes on."""
+        if self.failure is not None:
+            return f"The engine stopped: {self.failure.rstrip('.')}."
+        return "The engine is not running." if self._ended else None
+
+    def check_going(self) -> None:
+        """Raises EngineStopped when no step will run any more."""
+        if self.ended is not None:
+            raise self._stopped()
+
+    def pause(self) -> None:
+        """Admit nothing from the next step on; a step that stands still does not hold this up."""
+        with self.lock:
+            self.scheduler.pause()
+
+    def resume(self) -> None:
+        """Admit again from the next step on."""
+        with self.lock:
+            self.scheduler.resume()
+
+    @property
+    def step_seconds(self) -> float | None:
+        """How long the present step has run; None between two steps."""
+        began = self._step_began
+        return None if began is None else time.monotonic() - began
 
     @property
     def draining(self) -> bool:
@@ -199,7 +202,7 @@ class Engine:
     def trouble(self, patience: float) -> str | None:
         """Why tokens cannot move, in one sentence; None while they can."""
         if self.failure is not None:
-            return f"The engine stopped: {self.failure}"
+            return self.ended
         if not self._thread.is_alive():
             return "The engine thread is not running."
         if self._failed_in_a_row >= FAILING_STEPS:
@@ -221,11 +224,23 @@ class Engine:
             while self._wait_for_work():
                 self._run_commands()
                 if self.scheduler.has_work():
+                    self._step_began = time.monotonic()
                     self._step()
+                    self._step_began = None
+        except EngineStopped as error:  # already noted when a command raised it
+            self._note_failure(str(error), error.kind)
         except Exception as error:  # a fault of the engine itself: say so, fail what is in flight, stay visible
-            self.failure = f"{type(error).__name__}: {error}"
+            first_line = (str(error).splitlines() or [""])[0]
+            self._note_failure(f"{type(error).__name__}: {first_line}; restart the server.", "internal")
+        if self.failure is not None:
             self._log(f"engine loop ended: {self.failure}")
         self._close()
+
+    def _note_failure(self, why: str, kind: ErrorKind) -> None:
+        self.failure, self._failure_kind = why, kind
+
+    def _stopped(self) -> EngineStopped:
+        return EngineStopped(self.ended or "The engine is not running.", self._failure_kind)
 
     def _close(self) -> None:
         """No step will follow: fail what is in flight and whatever waits for the thread."""
@@ -236,13 +251,14 @@ class Engine:
             self.jobs |= self._pending  # their `_add` was among the commands
             self._pending = {}
         if self.failure is not None:
-            failure = EngineFailure("internal", f"The engine stopped: {self.failure}")
+            failure = EngineFailure(self._failure_kind, str(self.ended))
         else:
             failure = EngineFailure("shutdown", "The server is shutting down.")
         self._fail(list(self.jobs), failure, free=False)
         for future in calls:
-            if not future.done():
-                future.set_exception(RuntimeError("the engine is not running"))
+            # Asked and claimed at once: whoever waits may cancel it at any time.
+            if not future.done() and future.set_running_or_notify_cancel():
+                future.set_exception(self._stopped())
 
     def _wait_for_work(self) -> bool:
         with self._wake:
@@ -296,7 +312,7 @@ class Engine:
         params = {s.request_id: self.jobs[s.request_id].sampling for s in output.scheduled}
         try:
             sampled = self.runner.execute(output, params)
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:  # of whatever kind: the loop goes on, and `trouble` tells when it goes on failing
             self._fail_step(output, error)
             return
         with self.lock:

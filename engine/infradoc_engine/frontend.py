@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 from infradoc_engine.core.request import Request
 from infradoc_engine.detokenizer import Decode, IncrementalDetokenizer
-from infradoc_engine.engine import Engine, EngineFailure, Job, TokenEvent
+from infradoc_engine.engine import Engine
+from infradoc_engine.jobs import EngineFailure, Job, TokenEvent
 from infradoc_engine.latency import LatencyLedger
 from infradoc_engine.metrics import EngineMetrics
-from infradoc_engine.prompts import GenerationOptions, Limits, Prompt, Refused, fit_prompt
+from infradoc_engine.prompts import GenerationOptions, Limits, Prompt, Refused, fit_prompt, wanted_length
 from infradoc_engine.requests import Choice, Generation, Piece
 from infradoc_engine.tokenizer_pool import Encoded, TokenizeError, TokenizerPool
 
@@ -57,8 +58,8 @@ class Frontend:
         """Raises Refused when the server drains, the engine is dead or the queue has no place for `n` more."""
         if self.draining:
             raise Refused("draining", "The server is shutting down and takes no new requests.")
-        if self.engine.failure is not None:
-            raise Refused("overloaded", "The engine has stopped; see the server's log and restart it.")
+        if (ended := self.engine.ended) is not None:
+            raise Refused("overloaded", ended)
         limit = self.limits.max_queued_requests
         if limit is None:
             return
@@ -91,7 +92,13 @@ class Frontend:
 
     def fit(self, token_ids: list[int], options: GenerationOptions) -> Prompt:
         """A prompt that fits, cut where the client or the policy says so (which is counted); raises Refused."""
-        prompt = fit_prompt(token_ids, options, self.limits, self._vocab_size)
+        try:
+            prompt = fit_prompt(token_ids, options, self.limits, self._vocab_size)
+        except Refused as refused:
+            if refused.reason == "length":
+                self.metrics.uncut_tokens.observe(wanted_length(token_ids, options))
+            raise
+        self.metrics.uncut_tokens.observe(wanted_length(token_ids, options))
         if prompt.cut is not None and not prompt.cut.requested:
             self.metrics.truncated.inc(prompt.cut.policy)
             lost = prompt.cut.original_tokens - prompt.cut.kept_tokens

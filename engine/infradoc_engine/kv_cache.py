@@ -82,6 +82,11 @@ class KVCache:
             if not is_out_of_memory(error):
                 raise
 
+    def release(self) -> None:
+        """Gives all memory back; no block is left."""
+        self.layers.clear()
+        self.num_blocks = 0
+
     def _replace_layers(self, make: Callable[[Pair], Pair], first: int = 0) -> None:
         for index in range(first, len(self.layers)):  # by index: a loop variable would keep each old pair too long
             self.layers[index] = make(self.layers[index])

@@ -28,6 +28,10 @@ class NotEnoughMemory(MemoryError):
         self.message, self.account, self.fits = message, dict(account or {}), dict(fits or {})
 
 
+class PoolLost(NotEnoughMemory):
+    """There is no KV pool any more and memory for none: no step can run. One sentence."""
+
+
 def status_bytes(key: str) -> int | None:
     """A size from /proc/self/status ("VmData", "VmHWM", "VmRSS"), or None off Linux."""
     try:

@@ -47,6 +47,11 @@ class EngineMetrics:
             "llm_request_stage_seconds", "The latency ledger", _SHORT_SECONDS, ["stage"], [(s,) for s in STAGES]
         )
         self.prompt_tokens = Histogram("llm_request_prompt_tokens", "Prompt length per request", _TOKENS)
+        self.uncut_tokens = Histogram(
+            "llm_prompt_tokens_before_truncation",
+            "Prompt length before the policy cuts or refuses",
+            fine_buckets(1, 1e6),
+        )
         self.output_tokens = Histogram("llm_request_output_tokens", "Output length per request", _TOKENS)
         self.max_tokens = Histogram("llm_request_max_tokens", "max_tokens asked by the client", _TOKENS)
         self.http_requests = Counter("llm_http_requests_total", "HTTP responses by status", ["path", "code"])

@@ -5,13 +5,11 @@ Each function runs on the engine thread (`Engine.call`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from infradoc_engine.core.defragment import Defragmentation
 from infradoc_engine.core.kv_cache_manager import KVCacheManager
-
-if TYPE_CHECKING:
-    from infradoc_engine.core.defragment import Defragmentation
-    from infradoc_engine.engine import Engine
+from infradoc_engine.engine import Engine
+from infradoc_engine.jobs import EngineStopped
+from infradoc_engine.memory import PoolLost
 
 
 def grow_pool(engine: Engine, num_blocks: int) -> None:
@@ -27,7 +25,6 @@ def shrink_pool(engine: Engine, num_blocks: int) -> None:
     Leaked blocks are reclaimed, the blocks in use move to the front. Requests that do not fit any more lose their
     blocks, the last admitted first, and wait at the head of the queue. What the runner raises leaves the old size.
     """
-    old = engine.cache.num_blocks
     defragment(engine)
     with engine.lock:
         while engine.cache.pool.num_used > num_blocks and engine.scheduler.running:
@@ -37,9 +34,10 @@ def shrink_pool(engine: Engine, num_blocks: int) -> None:
         engine.cache.shrink(num_blocks)
     try:
         engine.runner.shrink_kv(num_blocks)
-    except MemoryError:
+    except Exception:  # whatever the reason: the account follows the tensors that there are
         with engine.lock:
-            engine.cache.grow(old)
+            if engine.runner.num_blocks > num_blocks:
+                engine.cache.grow(engine.runner.num_blocks)
         raise
 
 
@@ -60,23 +58,33 @@ def defragment(engine: Engine) -> Defragmentation:
 def rebuild_pool(engine: Engine, block_size: int, num_blocks: int) -> None:
     """Another pool in place of the present one; nothing may run. Waiting requests stay queued.
 
-    What the runner raises leaves a pool of the old size. Cached prefixes and swapped KV are lost either way.
+    What the runner raises leaves a pool of the old block size, as large as there is room for; when there is none at
+    all, EngineStopped ends the loop. Cached prefixes and swapped KV are lost either way.
     """
-    runner = engine.runner
     try:
-        runner.rebuild_kv(block_size, num_blocks)
-    finally:
-        with engine.lock:
-            limits = engine.scheduler.limits
-            cache = KVCacheManager(
-                runner.num_blocks,
-                runner.block_size,
-                prefix_caching=limits.prefix_caching,
-                watermark=limits.watermark,
-                host_blocks=runner.num_host_blocks,
-            )
-            engine.scheduler.replace_cache(cache)
-            engine.cache = cache
+        engine.runner.rebuild_kv(block_size, num_blocks)
+    except PoolLost as error:
+        raise EngineStopped(error.message, "memory") from error
+    except Exception:
+        _follow_runner(engine)
+        raise
+    _follow_runner(engine)
+
+
+def _follow_runner(engine: Engine) -> None:
+    """A fresh block account for the pool that the runner has now."""
+    runner = engine.runner
+    with engine.lock:
+        limits = engine.scheduler.limits
+        cache = KVCacheManager(
+            runner.num_blocks,
+            runner.block_size,
+            prefix_caching=limits.prefix_caching,
+            watermark=limits.watermark,
+            host_blocks=runner.num_host_blocks,
+        )
+        engine.scheduler.replace_cache(cache)
+        engine.cache = cache
 
 
 def set_host_blocks(engine: Engine, num_blocks: int) -> None:

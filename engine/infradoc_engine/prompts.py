@@ -91,6 +91,12 @@ def fit_prompt(token_ids: list[int], options: GenerationOptions, limits: Limits,
     return Prompt(token_ids, options.max_tokens or min(left, options.default_max_tokens or left), cut)
 
 
+def wanted_length(token_ids: list[int], options: GenerationOptions) -> int:
+    """Tokens of a prompt that its client wants read: all, or as many as it asked to keep; the policy cut none yet."""
+    asked = options.truncate_prompt_tokens
+    return len(token_ids) if asked is None or asked < 0 else min(asked, len(token_ids))
+
+
 def _check_ids(token_ids: list[int], vocab_size: int) -> None:
     if not token_ids:
         raise Refused("invalid", "The prompt is empty: it has 0 tokens; send at least one.", "prompt")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from infradoc_engine.core.request import Request
 from infradoc_engine.detokenizer import IncrementalDetokenizer
-from infradoc_engine.engine import EngineFailure, TokenEvent
+from infradoc_engine.jobs import EngineFailure, TokenEvent
 from infradoc_engine.latency import LatencyLedger
 from infradoc_engine.prompts import Prompt
 from infradoc_engine.sampler import Sampled

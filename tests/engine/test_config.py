@@ -52,10 +52,20 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1", "1PB", "1 2", "1e9"])
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1PB", "1 2", "1e9", "9" * 400])
 def test_no_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
+
+
+@pytest.mark.parametrize("flag", ["--drain-seconds", "--health-stall-seconds"])
+@pytest.mark.parametrize("seconds", ["inf", "-inf", "nan", "-1", "-0.001", "1e9", "soon", ""])
+def test_a_patience_that_makes_no_sense_is_refused(flag: str, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        _parse(f"{flag}={seconds}")
+    assert refused.value.code == 2
+    error = capsys.readouterr().err
+    assert f"{flag}: {seconds!r} is not a time; give 0 to " in error and error.rstrip().endswith("seconds")
 
 
 def test_faults_and_patience_come_from_flags() -> None:

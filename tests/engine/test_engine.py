@@ -15,8 +15,10 @@ from infradoc_engine.core.request import Request
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
 from infradoc_engine.core.scheduler.output import ScheduleOutput
 from infradoc_engine.core.scheduler.scheduler import Scheduler
-from infradoc_engine.engine import Engine, Job, TokenEvent
+from infradoc_engine.engine import Engine
+from infradoc_engine.jobs import EngineStopped, Job, TokenEvent
 from infradoc_engine.latency import LatencyLedger
+from infradoc_engine.memory import PoolLost
 from infradoc_engine.metrics import EngineMetrics
 from infradoc_engine.sampler import Sampled, SamplingParams
 
@@ -249,11 +251,11 @@ def test_a_fault_of_the_loop_fails_what_is_in_flight_and_stays_visible(
     bench.engine._thread.join(10)
     assert "ledger does not add up" in str(bench.engine.trouble(10))
     assert any("engine loop ended" in line for line in bench.log)
-    with pytest.raises(RuntimeError, match="not running"):
+    with pytest.raises(EngineStopped, match="ledger does not add up"):
         bench.engine.call(lambda: None).result(10)
     bench.submit("b")
     bench.wait(bench.ended("b"))
-    assert bench.of("b")[0].failure is not None
+    assert "ledger does not add up" in str(bench.of("b")[0].failure)
 
 
 def test_a_fault_of_the_loop_fails_what_was_handed_in_during_its_last_step(
@@ -422,6 +424,91 @@ def test_another_block_size_keeps_the_queue(bench: Bench, refused: bool) -> None
     cache.check_integrity()
 
 
+def test_a_pool_that_shrank_on_its_way_back_is_what_the_account_says(bench: Bench) -> None:
+    _while_running(bench, "a", max_tokens=100)
+
+    def rebuild(block_size: int, num_blocks: int) -> None:
+        bench.runner.num_blocks = 40
+        raise MemoryError("no memory for it; the pool has 160 tokens now")
+
+    def change() -> None:
+        with bench.engine.lock:
+            bench.engine.scheduler.preempt_all("resize")
+        bench.runner.rebuild_kv = rebuild  # type: ignore[method-assign]
+        pool_changes.rebuild_pool(bench.engine, 8, 30)
+
+    with pytest.raises(MemoryError, match="160 tokens now"):
+        _on_engine(bench, change)
+    assert (bench.engine.cache.block_size, bench.engine.cache.num_blocks) == (4, 40)
+    bench.wait(bench.ended("a"))
+    assert [event.token.token_id for event in bench.of("a") if event.token] == list(range(1, 101))
+
+
+def test_a_lost_pool_ends_the_engine_with_a_reason(bench: Bench) -> None:
+    bench.runner.before_step = lambda output: time.sleep(0.002)
+    _while_running(bench, "a", max_tokens=100)
+
+    def change() -> None:
+        with bench.engine.lock:
+            bench.engine.scheduler.preempt_all("resize")
+        bench.runner.refuse, bench.runner.error = "rebuild", PoolLost
+        pool_changes.rebuild_pool(bench.engine, 8, 30)
+
+    changing = bench.engine.call(change)
+    with pytest.raises(EngineStopped, match="no memory to rebuild"):
+        changing.result(10)
+    reason = "The engine stopped: no memory to rebuild."
+    assert bench.engine.trouble(100) == reason == bench.engine.ended  # at once, not when the loop got there
+    bench.wait(bench.ended("a"))
+    bench.engine._thread.join(10)
+    bench.submit("late")
+    bench.wait(bench.ended("late"))
+    for name in ("a", "late"):
+        failure = bench.of(name)[-1].failure
+        assert failure is not None and (failure.kind, failure.message) == ("memory", reason)
+    for later in (bench.engine.call(lambda: None), bench.engine.call(lambda: None)):
+        with pytest.raises(EngineStopped, match="no memory to rebuild"):
+            later.result(10)
+    with pytest.raises(EngineStopped):
+        bench.engine.check_going()
+
+
+def test_a_command_that_is_given_up_before_its_turn_never_runs(bench: Bench) -> None:
+    started, gate, ran = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(output: ScheduleOutput) -> None:
+        started.set()
+        gate.wait(10)
+
+    bench.runner.before_step = hold
+    bench.submit("a", max_tokens=1)
+    assert started.wait(10)
+    given_up, kept = bench.engine.call(ran.set), bench.engine.call(lambda: "kept")
+    assert (bench.engine.step_seconds or 0) > 0 and given_up.cancel()
+    gate.set()
+    assert kept.result(10) == "kept" and not ran.is_set()
+    bench.wait(bench.ended("a"))
+    assert bench.engine.call(lambda: bench.engine.step_seconds).result(10) is None
+
+
+def test_a_pause_does_not_wait_for_a_step_that_stands_still(bench: Bench) -> None:
+    started, gate = threading.Event(), threading.Event()
+
+    def hold(output: ScheduleOutput) -> None:
+        started.set()
+        gate.wait(10)
+
+    bench.runner.before_step = hold
+    bench.submit("a", max_tokens=2)
+    assert started.wait(10)
+    bench.engine.pause()
+    assert bench.engine.draining
+    bench.engine.resume()
+    gate.set()
+    bench.wait(bench.ended("a"))
+    assert not bench.engine.draining
+
+
 def test_host_blocks_follow_on_both_sides(bench: Bench) -> None:
     for size in (7, 3, 0):
         _on_engine(bench, lambda size=size: pool_changes.set_host_blocks(bench.engine, size))
@@ -437,6 +524,24 @@ def test_a_pause_queues_and_is_no_stall(bench: Bench) -> None:
     assert bench.engine.trouble(0.09) is None
     bench.engine.scheduler.resume()
     bench.wait(bench.ended("a"))
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, IndexError, AssertionError])
+def test_a_step_that_fails_in_any_way_fails_its_requests_alone(bench: Bench, error: type[Exception]) -> None:
+    faults = iter([error("not enough values to unpack")])
+
+    def fail_once(output: ScheduleOutput) -> None:
+        for fault in faults:
+            raise fault
+
+    bench.runner.before_step = fail_once
+    bench.submit("a")
+    bench.wait(bench.ended("a"))
+    failure = bench.of("a")[0].failure
+    assert failure is not None and failure.kind == "internal" and "not enough values to unpack" in failure.message
+    bench.submit("b")
+    bench.wait(bench.ended("b"))
+    assert bench.of("b")[-1].failure is None and bench.engine.trouble(10) is None
 
 
 def test_only_refused_allocations_count_as_such(bench: Bench) -> None:

@@ -300,6 +300,55 @@ print(json.dumps([refused, granted, blocks, tokens, back]))
 
 
 @linux
+def test_a_pool_whose_memory_was_taken_comes_back_smaller_or_not_at_all(model_path: Path) -> None:
+    small, lost = in_child(
+        RUNNER.format(path=str(model_path))
+        + """
+from infradoc_engine.memory import PoolLost, trim_heap
+runner = ModelRunner(files, device_memory_bytes=1200 * MIB, kv_pool_tokens=6400, max_model_len=128, max_num_seqs=4)
+runner.set_host_blocks(4)
+prompt = list(range(100, 130))
+def step():
+    part = ScheduledRequest("a", prompt, 0, [2, 3], True, True)
+    return runner.execute(ScheduleOutput(0, [part]), {})["a"].token_id
+held = []
+def be_quicker(keep):  # somebody takes all but `keep` bytes as soon as the old pool is gone
+    cache, limit = runner._pool.cache, runner.budget._limit
+    release = cache.release
+    def stolen():
+        release()
+        trim_heap()
+        if not held:
+            held.append(torch.empty(limit.num_bytes - limit.used_bytes() - keep, dtype=torch.uint8))
+    cache.release = stolen
+tokens = [step()]
+be_quicker(200 * MIB)
+try:
+    runner.rebuild_kv(32, 100_000)
+except NotEnoughMemory as error:
+    small = [str(error), isinstance(error, PoolLost), runner.num_blocks, runner.block_size, runner.num_host_blocks]
+held.clear()
+tokens.append(step())
+be_quicker(2 * MIB)
+try:
+    runner.rebuild_kv(32, 100_000)
+except NotEnoughMemory as error:
+    lost = [str(error), isinstance(error, PoolLost), runner.num_blocks, runner.memory_account()["kv"]]
+print(json.dumps([small + tokens, lost]))
+"""
+    )
+    message, is_lost, blocks, block_size, host_blocks, *tokens = small
+    assert not is_lost and block_size == 16 and 8 < blocks < 400 and host_blocks == 4 and len(set(tokens)) == 1
+    assert message.startswith("No memory for the KV pool of 3200000 tokens") and "\n" not in message
+    assert message.endswith(
+        f"old pool of 6400 tokens found no room again either: the pool has {blocks * 16} tokens now."
+    )
+    message, is_lost, blocks, kv_bytes = lost
+    assert is_lost and blocks == 0 and kv_bytes == 0
+    assert "the 128 tokens of a single request of max_model_len" in message and message.endswith("restart the server.")
+
+
+@linux
 def test_swap_space_stands_beside_the_budget(model_path: Path) -> None:
     before, after, hosts, refused = in_child(
         RUNNER.format(path=str(model_path))

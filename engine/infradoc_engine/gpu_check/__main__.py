@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import sys
 import time
@@ -44,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"gpu_check: there is no step {', '.join(unknown)}; the steps are {', '.join(STEPS)}", file=sys.stderr)
         return 2
+    if options.out.exists() and not options.out.is_file():  # the rename that writes it would replace a device
+        print(f"gpu_check: --out {options.out} is no regular file; give another name", file=sys.stderr)
+        return 2
     if options.dry_run:
         os.environ["TRITON_INTERPRET"] = "1"  # read when triton is first imported
     try:
@@ -54,7 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.dry_run and not torch.cuda.is_available():
         print("gpu_check: no CUDA device here; --dry-run plays the steps on the CPU with tiny shapes", file=sys.stderr)
         return NO_DEVICE
-    return _run(options)
+    try:
+        return _run(options)
+    except OSError as error:
+        print(f"gpu_check: cannot write {options.out}: {error.strerror}; give --out another file", file=sys.stderr)
+        return 2
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -65,9 +73,16 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("gpu-check.json"), help="default: gpu-check.json")
     parser.add_argument("--quick", action="store_true", help="fewer shapes")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, tiny shapes, kernels interpreted")
-    parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all steps together")
+    parser.add_argument("--seconds", type=_seconds, default=TOTAL_SECONDS, help="for all steps together")
     parser.add_argument("--list", action="store_true", help="name the steps")
     return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:  # NaN is neither
+        raise ValueError
+    return seconds
 
 
 def _run(options: argparse.Namespace) -> int:

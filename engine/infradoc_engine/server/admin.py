@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import reprlib
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Send
 
 from infradoc_engine import pool_changes
-from infradoc_engine.core.defragment import LeakedBlock
+from infradoc_engine.config import LONGEST_DRAIN
+from infradoc_engine.core.defragment import Defragmentation, LeakedBlock
 from infradoc_engine.core.errors import IntegrityError
 from infradoc_engine.frontend import Frontend
 from infradoc_engine.requests import Choice
-from infradoc_engine.server.appliers import on_loop
 from infradoc_engine.server.body import parse_json, read_body
 from infradoc_engine.server.drain import Drainer
 from infradoc_engine.server.errors import ApiError, json_response
 from infradoc_engine.server.live_config import LiveConfig
 from infradoc_engine.server.token import AdminToken
+from infradoc_engine.server.turns import Turns
+from infradoc_engine.snapshot import Snapshot
 
 Hints = Callable[[], dict[str, object]]
 
-T = TypeVar("T")
-
 _MAX_PATCH_BYTES = 64 * 1024
 _SHOWN_LEAKS = 100
-_LONGEST_DRAIN = 3600.0
 
 
 class AdminRoutes:
@@ -42,7 +40,7 @@ class AdminRoutes:
         *,
         version: str,
         hints: Hints,
-        control_loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         drainer: Drainer,
     ) -> None:
         self._frontend = frontend
@@ -51,10 +49,11 @@ class AdminRoutes:
         self._token = token
         self._version = version
         self._hints = hints
-        self._control_loop = control_loop
+        self._turns = turns
         self._drainer = drainer
         self._unix_offset = time.time() - time.monotonic()
-        self._one_at_a_time = asyncio.Lock()
+        self._blocks = Snapshot(self._engine.lock, self._read_blocks)
+        self._requests = Snapshot(self._engine.lock, self._read_requests)
 
     async def config(self, request: Request, send: Send) -> Response:
         self._token.check(request)
@@ -64,28 +63,19 @@ class AdminRoutes:
         self._token.check(request)
         patch = parse_json(await read_body(request, _MAX_PATCH_BYTES))
         headers = request.headers
-        sent = headers.get("x-infradoc-drain-seconds") or request.query_params.get("drain_seconds")
-        seconds = None if sent is None else _seconds(sent, "X-Infradoc-Drain-Seconds")
+        seconds = None
+        for name, sent in (
+            ("drain_seconds", request.query_params.get("drain_seconds")),
+            ("X-Infradoc-Drain-Seconds", headers.get("x-infradoc-drain-seconds")),
+        ):
+            if sent is not None:
+                seconds = _seconds(sent, name)
 
         async def change() -> None:
             await self._live.change(patch, headers.get("if-match"), headers.get("x-infradoc-lease"), seconds)
 
-        await self._in_turn(change)
+        await self._turns.take(change)
         return self._config_response()
-
-    async def _in_turn(self, work: Callable[[], Awaitable[T]]) -> T:
-        """One change at a time, on the control loop."""
-
-        async def locked() -> T:
-            async with self._one_at_a_time:
-                return await work()
-
-        try:
-            return await on_loop(self._control_loop, locked())
-        except RuntimeError as error:  # the step loop ended
-            raise ApiError(503, f"The change could not be made: {error}.", code="engine_stopped") from None
-        except asyncio.CancelledError:  # nothing else ends a change half-way
-            raise ApiError(503, "The server is shutting down.", code="draining") from None
 
     def _config_response(self) -> Response:
         described = self._live.describe()
@@ -94,34 +84,32 @@ class AdminRoutes:
 
     async def blocks(self, request: Request, send: Send) -> Response:
         self._token.check(request)
-        with self._engine.lock:
-            cache = self._engine.cache  # a drain may put another in its place
-            ledger = cache.ledger()
-            runs = cache.block_map()
-            leaked = cache.leaked_blocks()
-            host = {
+        return json_response(self._blocks())
+
+    def _read_blocks(self) -> dict[str, object]:
+        cache = self._engine.cache  # a drain may put another in its place
+        ledger = cache.ledger()
+        try:
+            cache.check_integrity()
+            integrity = "ok"
+        except IntegrityError as error:
+            integrity = str(error)
+        return {
+            "now": time.time(),
+            "ledger": ledger.by_state(),
+            "num_blocks": ledger.num_blocks,
+            "block_size": ledger.block_size,
+            "tail_waste_tokens": ledger.tail_waste_tokens,
+            "runs": cache.block_map(),
+            "integrity": integrity,
+            "leaked": [_leaked_block(item) for item in cache.leaked_blocks()[:_SHOWN_LEAKS]],
+            "host": {
                 "num_blocks": cache.host_blocks,
                 "free": cache.host_free_blocks,
                 "usage_ratio": cache.host_usage_ratio,
                 "swapped_requests": self._engine.scheduler.num_swapped,
-            }
-            try:
-                cache.check_integrity()
-                integrity = "ok"
-            except IntegrityError as error:
-                integrity = str(error)
-        return json_response(
-            {
-                "ledger": ledger.by_state(),
-                "num_blocks": ledger.num_blocks,
-                "block_size": ledger.block_size,
-                "tail_waste_tokens": ledger.tail_waste_tokens,
-                "runs": runs,
-                "integrity": integrity,
-                "leaked": [_leaked_block(item) for item in leaked[:_SHOWN_LEAKS]],
-                "host": host,
-            }
-        )
+            },
+        }
 
     async def drain(self, request: Request, send: Send) -> Response:
         """{"seconds": 10}: admit nothing and wait for what runs; {"resume": true}: admit again."""
@@ -136,12 +124,12 @@ class AdminRoutes:
             message = f"resume cannot be {reprlib.repr(resume)}; give true or false."
             raise ApiError(422, message, code="invalid_value", param="resume")
         if resume:
-            await on_loop(self._control_loop, self._drainer.release())
-            await self._in_turn(self._drainer.resume)
+            await self._turns.on_loop(self._drainer.release())
+            await self._turns.take(self._drainer.resume)
             running = self._engine.num_running
         else:
             seconds = _seconds(body["seconds"], "seconds") if "seconds" in body else None
-            running = await self._in_turn(lambda: self._drainer.hold(seconds))
+            running = await self._turns.take(lambda: self._drainer.hold(seconds))
         waiting = self._engine.num_waiting
         return json_response({"draining": self._engine.draining, "running": running, "waiting": waiting})
 
@@ -149,26 +137,30 @@ class AdminRoutes:
         """Reclaim leaked blocks and move the others together, between two steps."""
         self._token.check(request)
         try:
-            done = await self._in_turn(lambda: self._drainer.call(lambda: pool_changes.defragment(self._engine)))
+            done, ledger = await self._turns.take(lambda: self._drainer.call(self._defragmented))
         except MemoryError as error:
             message = f"{error} Running requests are computed again."
             raise ApiError(409, message, code="not_possible") from None
-        with self._engine.lock:
-            ledger = self._engine.cache.ledger()
         return json_response(
             {
                 "reclaimed": [_leaked_block(item) for item in done.reclaimed],
                 "moves": len(done.moves),
-                "ledger": ledger.by_state(),
+                "ledger": ledger,
             }
         )
 
+    def _defragmented(self) -> tuple[Defragmentation, Mapping[Any, int]]:
+        done = pool_changes.defragment(self._engine)
+        with self._engine.lock:
+            return done, self._engine.cache.ledger().by_state()
+
     async def requests(self, request: Request, send: Send) -> Response:
         self._token.check(request)
-        with self._engine.lock:
-            choices = [*list(self._frontend.in_flight.values()), *list(self._frontend.finished)]
-            described = [self._describe(choice) for choice in choices]
-        return json_response({"now": time.time(), "requests": described})
+        return json_response(self._requests())
+
+    def _read_requests(self) -> dict[str, object]:
+        choices = [*list(self._frontend.in_flight.values()), *list(self._frontend.finished)]
+        return {"now": time.time(), "requests": [self._describe(choice) for choice in choices]}
 
     def _describe(self, choice: Choice) -> dict[str, object]:
         request = choice.request
@@ -206,7 +198,7 @@ def _seconds(value: object, name: str) -> float:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
     except (ValueError, OverflowError):  # no number, or one beyond any float
         seconds = -1.0
-    if 0 <= seconds <= _LONGEST_DRAIN:
+    if 0 <= seconds <= LONGEST_DRAIN:
         return seconds
-    message = f"{name} cannot be {reprlib.repr(value)}; give 0 to {_LONGEST_DRAIN:g} seconds."
+    message = f"{name} cannot be {reprlib.repr(value)}; give 0 to {LONGEST_DRAIN:g} seconds."
     raise ApiError(422, message, code="invalid_value", param=name)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 from infradoc_engine import pool_changes
 from infradoc_engine.engine import Engine
 from infradoc_engine.knobs import KnobValue
 from infradoc_engine.model_runner import ModelRunner
+from infradoc_engine.server.drain import Drainer
 from infradoc_engine.server.live_config import Apply, CannotApply
 from infradoc_engine.server.resize import Resizer
+from infradoc_engine.server.turns import on_loop
 from infradoc_engine.tokenizer_pool import TokenizeError, TokenizerPool
-
-T = TypeVar("T")
 
 _SCHEDULER_KNOBS = ("watermark", "chunked_prefill", "prefix_caching", "preemption_mode")
 _STEP_KNOBS = ("max_num_seqs", "max_num_batched_tokens")
 _READ_WHERE_USED = ("truncation_policy", "max_queued_requests")
-
-
-async def on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` on `loop`, from whichever loop this runs on."""
-    if asyncio.get_running_loop() is loop:
-        return await work
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 def make_appliers(
@@ -33,6 +24,7 @@ def make_appliers(
     runner: ModelRunner,
     pool: TokenizerPool,
     resizer: Resizer,
+    drainer: Drainer,
     main_loop: asyncio.AbstractEventLoop,
 ) -> dict[str, Apply]:
     """One applier per live knob."""
@@ -50,26 +42,26 @@ def make_appliers(
     async def as_is(value: KnobValue) -> KnobValue:
         return value
 
-    appliers: dict[str, Apply] = {name: _scheduler_applier(engine, name) for name in _SCHEDULER_KNOBS}
-    appliers |= {name: _step_applier(engine, runner, name) for name in _STEP_KNOBS}
+    appliers: dict[str, Apply] = {name: _scheduler_applier(engine, drainer, name) for name in _SCHEDULER_KNOBS}
+    appliers |= {name: _step_applier(engine, runner, drainer, name) for name in _STEP_KNOBS}
     appliers |= dict.fromkeys(_READ_WHERE_USED, as_is)
     return appliers | {
         "tokenizer_workers": tokenizer_workers,
         "kv_pool_tokens": kv_pool_tokens,
-        "swap_space": _swap_applier(engine, runner),
-        "enforce_eager": _eager_applier(engine, runner),
+        "swap_space": _swap_applier(engine, runner, drainer),
+        "enforce_eager": _eager_applier(runner, drainer),
     }
 
 
-def _scheduler_applier(engine: Engine, name: str) -> Apply:
+def _scheduler_applier(engine: Engine, drainer: Drainer, name: str) -> Apply:
     async def apply(value: KnobValue) -> KnobValue:
-        await asyncio.wrap_future(engine.call(lambda: _set_limit(engine, name, value)))
+        await drainer.call(lambda: _set_limit(engine, name, value))
         return value
 
     return apply
 
 
-def _step_applier(engine: Engine, runner: ModelRunner, name: str) -> Apply:
+def _step_applier(engine: Engine, runner: ModelRunner, drainer: Drainer, name: str) -> Apply:
     """The size of a step: a larger one must find the memory that it takes at most."""
 
     def change(value: int) -> None:
@@ -81,7 +73,7 @@ def _step_applier(engine: Engine, runner: ModelRunner, name: str) -> Apply:
     async def apply(value: KnobValue) -> KnobValue:
         assert isinstance(value, int)
         try:
-            await asyncio.wrap_future(engine.call(lambda: change(value)))
+            await drainer.call(lambda: change(value))
         except MemoryError as error:
             raise CannotApply(f"{name} cannot be {value}: {error}") from None
         return value
@@ -89,13 +81,13 @@ def _step_applier(engine: Engine, runner: ModelRunner, name: str) -> Apply:
     return apply
 
 
-def _swap_applier(engine: Engine, runner: ModelRunner) -> Apply:
+def _swap_applier(engine: Engine, runner: ModelRunner, drainer: Drainer) -> Apply:
     async def apply(value: KnobValue) -> KnobValue:
         def change() -> None:
             pool_changes.set_host_blocks(engine, runner.host_blocks_for(int(value or 0)))
 
         try:
-            await asyncio.wrap_future(engine.call(change))
+            await drainer.call(change)
         except MemoryError as error:
             raise CannotApply(f"swap_space cannot be {value}: {error}") from None
         return value
@@ -103,9 +95,9 @@ def _swap_applier(engine: Engine, runner: ModelRunner) -> Apply:
     return apply
 
 
-def _eager_applier(engine: Engine, runner: ModelRunner) -> Apply:
+def _eager_applier(runner: ModelRunner, drainer: Drainer) -> Apply:
     async def apply(value: KnobValue) -> KnobValue:
-        await asyncio.wrap_future(engine.call(lambda: runner.set_eager(bool(value))))
+        await drainer.call(lambda: runner.set_eager(bool(value)))
         return value
 
     return apply

@@ -14,7 +14,8 @@ from infradoc_engine.core.clock import MonotonicClock
 from infradoc_engine.core.kv_cache_manager import KVCacheManager
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
 from infradoc_engine.core.scheduler.scheduler import Scheduler
-from infradoc_engine.engine import Engine, TokenEvent
+from infradoc_engine.engine import Engine
+from infradoc_engine.jobs import TokenEvent
 from infradoc_engine.knobs import KnobValue
 from infradoc_engine.metrics import EngineMetrics
 from infradoc_engine.model_get import KNOWN_MODELS, find_model
@@ -82,6 +83,7 @@ def load(config: EngineConfig) -> LoadedModel:
         enforce_eager=bool(knobs["enforce_eager"]),
         cuda_graph_max_bs=_whole(knobs["cuda_graph_max_bs"]),
     )
+    knobs["dtype"] = str(runner.dtype).removeprefix("torch.")
     knobs["kv_pool_tokens"] = runner.num_blocks * _whole(knobs["block_size"])
     name = config.model if config.model in KNOWN_MODELS else path.stem if path.is_file() else path.name
     leave_threads()  # from here on only the engine thread computes

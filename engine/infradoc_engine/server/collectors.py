@@ -5,16 +5,33 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infradoc_engine.core.ledger import Ledger
 from infradoc_engine.engine import Engine
 from infradoc_engine.exposition import Sample, write_family
 from infradoc_engine.model_runner import ModelRunner
 from infradoc_engine.server.live_config import LiveConfig
+from infradoc_engine.snapshot import Snapshot
 from infradoc_engine.tokenizer_pool import TokenizerPool
 
 MEMORY_PARTS = ("weights", "kv", "activations", "graphs", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What must be read at one moment."""
+
+    ledger: Ledger
+    finished: Mapping[Any, int]
+    preemptions: Mapping[Any, int]
+    running: int
+    waiting: int
+    swapped: int
+    host_usage: float
+    oldest_leak: float
 
 
 class EngineCollector:
@@ -32,25 +49,35 @@ class EngineCollector:
         self._engine = engine
         self._memory_account = memory_account
         self._trouble = trouble
+        self._state = Snapshot(engine.lock, self._read)
+
+    def _read(self) -> _State:
+        engine, cache = self._engine, self._engine.cache
+        stats = engine.scheduler.stats
+        return _State(
+            ledger=cache.ledger(),
+            finished=dict(stats.finished),
+            preemptions=dict(stats.preemptions),
+            running=engine.num_running,
+            waiting=engine.num_waiting,
+            swapped=engine.scheduler.num_swapped,
+            host_usage=cache.host_usage_ratio,
+            oldest_leak=max((item.age_seconds for item in cache.leaked_blocks()), default=0.0),
+        )
 
     def __call__(self, out: list[str]) -> None:
-        engine = self._engine
-        with engine.lock:
-            ledger = engine.cache.ledger()
-            stats = engine.scheduler.stats
-            finished, preemptions = dict(stats.finished), dict(stats.preemptions)
-            running, waiting, swapped = engine.num_running, engine.num_waiting, engine.scheduler.num_swapped
-            host_usage, leaked = engine.cache.host_usage_ratio, engine.cache.leaked_blocks()
+        engine, state = self._engine, self._state()
+        ledger, stats = state.ledger, engine.scheduler.stats
         blocks = ledger.num_blocks
-        _gauge(out, "llm_requests_running", "Requests in the running batch", running)
-        _gauge(out, "llm_requests_waiting", "Requests queued in the scheduler", waiting)
-        _gauge(out, "llm_requests_swapped", "Waiting requests whose KV is in host memory", swapped)
-        _gauge(out, "llm_kv_host_usage_ratio", "Share of the host tier that is held", host_usage)
-        oldest = max((item.age_seconds for item in leaked), default=0.0)
+        _gauge(out, "llm_requests_running", "Requests in the running batch", state.running)
+        _gauge(out, "llm_requests_waiting", "Requests queued in the scheduler", state.waiting)
+        _gauge(out, "llm_requests_swapped", "Waiting requests whose KV is in host memory", state.swapped)
+        _gauge(out, "llm_kv_host_usage_ratio", "Share of the host tier that is held", state.host_usage)
+        oldest = state.oldest_leak
         _gauge(out, "llm_kv_leaked_block_age_seconds", "Age of the oldest leaked block", oldest)
         _counter(out, "llm_oom_total", "Steps that the allocator refused", [({}, engine.oom_steps)])
         _gauge(out, "llm_engine_draining", "1 while nothing is admitted and new requests queue", int(engine.draining))
-        _counter(out, "llm_requests_finished_total", "Finished requests", _by("reason", finished))
+        _counter(out, "llm_requests_finished_total", "Finished requests", _by("reason", state.finished))
         _gauge(out, "llm_kv_cache_usage_ratio", "Share of KV blocks that are not available", ledger.usage_ratio)
         _gauge(out, "llm_kv_pool_blocks", "Blocks in the pool", blocks)
         _gauge(out, "llm_kv_available_blocks", "Blocks that can be handed out", ledger.available_blocks)
@@ -60,7 +87,7 @@ class EngineCollector:
         _gauge(out, "llm_kv_evictable_tokens", "Cached tokens no request refers to", ledger.cached * ledger.block_size)
         _gauge(out, "llm_kv_fragmentation_ratio", "Allocated KV that holds no token", ledger.fragmentation_ratio)
         _gauge(out, "llm_kv_tail_waste_tokens", "Empty token places in last blocks", ledger.tail_waste_tokens)
-        _counter(out, "llm_preemptions_total", "Requests that lost their blocks", _by("reason", preemptions))
+        _counter(out, "llm_preemptions_total", "Requests that lost their blocks", _by("reason", state.preemptions))
         for name, means, value in (
             ("llm_recomputed_tokens_total", "Tokens computed again after preemption", stats.recomputed_tokens),
             ("llm_prefix_cache_queried_tokens_total", "Prompt tokens looked up", stats.prefix_queried_tokens),

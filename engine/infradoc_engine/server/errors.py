@@ -6,7 +6,7 @@ import json
 
 from starlette.responses import Response
 
-from infradoc_engine.engine import EngineFailure
+from infradoc_engine.jobs import EngineFailure
 from infradoc_engine.prompts import Refused
 
 

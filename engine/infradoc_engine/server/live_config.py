@@ -6,8 +6,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from infradoc_engine.jobs import EngineStopped
 from infradoc_engine.knobs import KNOBS, KnobError, KnobValue, find
+from infradoc_engine.server.drain import StepRunning
 from infradoc_engine.server.errors import ApiError
+from infradoc_engine.server.in_force import InForce
+from infradoc_engine.server.turns import not_now
 
 Apply = Callable[[KnobValue], Awaitable[KnobValue]]  # returns the value that took effect; raises CannotApply
 
@@ -44,12 +48,14 @@ class LiveConfig:
         origins: Mapping[str, str],
         appliers: Mapping[str, Apply],
         drained: ApplyDrained | None = None,
+        in_force: InForce | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._values = dict(values)
         self._origins = dict(origins)
         self._appliers = dict(appliers)
         self._drained = drained
+        self._in_force = in_force
         self._clock = clock
         self._lease: Lease | None = None
         self.version = 1
@@ -116,8 +122,9 @@ class LiveConfig:
         """Check everything, then apply: what needs a drain together and first, the rest knob by knob.
 
         Raises ApiError: 428 no If-Match, 412 another version, 423 leased by another, 422 unknown knob or bad value,
-        409 not changeable while serving or not possible now. Only the last may come after other knobs of the same patch
-        were applied; its sentence names them.
+        409 not changeable while serving or not possible now, 503 no step ends or will run. Only the last two may come
+        after other knobs of the same patch were applied; the sentence names them. Whatever comes, what is shown then is
+        what is in force.
         """
         wanted = self._check_lease(lease_header)
         self._check_version(if_match)
@@ -135,11 +142,21 @@ class LiveConfig:
                 self._values[name] = await self._appliers[name](changes[name])
                 self._note([name], done)
         except CannotApply as error:
-            applied = f" Already applied: {', '.join(done)}." if done else ""
             code = "not_possible" if error.status == 409 else "invalid_knob"
+            applied = f" Already applied: {', '.join(done)}." if done else ""
             raise ApiError(error.status, f"{error}{applied}", code=code, param=name) from None
+        except (EngineStopped, StepRunning) as error:
+            raise not_now(error, done) from None
         finally:
-            self.version += bool(done)
+            self.version += bool(self._take_over() or done)
+
+    def _take_over(self) -> bool:
+        """Show what is in force; whether anything beside the wanted changes is other than it was shown."""
+        if self._in_force is None:
+            return False
+        differing = {name: value for name, value in self._in_force(self._values).items() if value != self._values[name]}
+        self._values |= differing
+        return bool(differing)
 
     def _note(self, names: Iterable[str], done: list[str]) -> None:
         for name in names:
@@ -199,7 +216,8 @@ class LiveConfig:
         changes = {name: checked[name] for name in KNOBS if name in checked and checked[name] != self._values[name]}
         for name in changes:
             drained = KNOBS[name].change == "drain" and self._drained is not None and changes[name] is not None
-            if not drained and (KNOBS[name].change != "live" or name not in self._appliers):
+            live = KNOBS[name].change == "live" and name in self._appliers
+            if not drained and not (live and (changes[name] is not None or name not in _DERIVED_AT_START)):
                 if changes[name] is None:
                     message = f"{name} cannot be unset while serving; restart without {KNOBS[name].flag}."
                     raise ApiError(409, message, code="not_live", param=name)
@@ -207,6 +225,8 @@ class LiveConfig:
                 raise ApiError(409, message, code="not_live", param=name)
         return dict(sorted(changes.items(), key=lambda item: _RISK_ORDER.get(item[0], 9)))
 
+
+_DERIVED_AT_START = frozenset({"kv_pool_tokens"})  # unset, it follows from memory that is taken by now
 
 # What can fail comes first, so that nothing else is half done; a smaller pool may be what makes room for the others.
 _RISK_ORDER = {

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 
 from infradoc_engine import pool_changes
 from infradoc_engine.engine import Engine
+from infradoc_engine.jobs import EngineStopped
 from infradoc_engine.knobs import KnobValue
 from infradoc_engine.memory import NotEnoughMemory
 from infradoc_engine.model_runner import ModelRunner
-from infradoc_engine.server.drain import Drainer
+from infradoc_engine.server.drain import Drainer, StepRunning
 from infradoc_engine.server.live_config import CannotApply
 
 Values = Mapping[str, KnobValue]
@@ -26,6 +28,7 @@ class Shape:
     max_model_len: int
     utilization: float
     graph_max_batch: int
+    swap_space: int
 
     @property
     def pool_tokens(self) -> int:
@@ -46,7 +49,7 @@ class Resizer:
         """`changes` of drained knobs (kv_pool_tokens may be among them); returns the values that took effect.
 
         `derived_pool`: nobody asked for the pool's present size, so it follows the memory share. Raises CannotApply
-        with everything as before.
+        with everything as before, but for the pool where memory for the old one was gone; EngineStopped, StepRunning.
         """
         try:
             shape = await self._drainer.call(lambda: self._plan(changes, present, derived_pool))
@@ -55,6 +58,8 @@ class Resizer:
             raise CannotApply(_sentence(f"{_names(changes)} cannot change: {error}"), status=422) from None
         except NotEnoughMemory as error:
             raise CannotApply(_no_room(changes, error, self._runner.device_bytes, present)) from None
+        except (EngineStopped, StepRunning):
+            raise
         except (MemoryError, RuntimeError) as error:
             raise CannotApply(_sentence(f"{_names(changes)} stays as it was: {_first_line(error)}")) from None
         return dict(changes) | {"kv_pool_tokens": shape.pool_tokens}
@@ -68,7 +73,7 @@ class Resizer:
             tokens = None
         size = _whole(wanted["block_size"])
         blocks = self._runner.budget.plan_pool(tokens, size, max_model_len=length, utilization=share)
-        return Shape(size, blocks, length, share, _whole(wanted["cuda_graph_max_bs"]))
+        return Shape(size, blocks, length, share, _whole(wanted["cuda_graph_max_bs"]), _whole(wanted["swap_space"]))
 
     def _make(self, shape: Shape) -> None:
         """On the engine thread, nothing runs."""
@@ -76,9 +81,17 @@ class Resizer:
         self._check_queue(shape)
         if (shape.block_size, shape.num_blocks) != (runner.block_size, runner.num_blocks):
             pool_changes.rebuild_pool(engine, shape.block_size, shape.num_blocks)
+            self._fit_host(shape)
         runner.settle(shape.max_model_len, shape.utilization, shape.graph_max_batch)
         with engine.lock:
             engine.scheduler.limits.max_model_len = shape.max_model_len
+
+    def _fit_host(self, shape: Shape) -> None:
+        """Whole blocks of another size may be fewer bytes than were asked for."""
+        blocks = self._runner.host_blocks_for(shape.swap_space)
+        if self._runner.num_host_blocks not in (0, blocks):
+            with suppress(NotEnoughMemory):  # what there is stays, and is what is shown
+                pool_changes.set_host_blocks(self._engine, blocks)
 
     def _check_queue(self, shape: Shape) -> None:
         """A request that was taken in must be able to go on."""
@@ -90,8 +103,6 @@ class Resizer:
     async def set_pool(self, tokens: KnobValue, max_model_len: int) -> KnobValue:
         """Grow or shrink the pool while requests run, in whole blocks; returns its size in tokens."""
         size, present = self._engine.cache.block_size, self._engine.cache.num_blocks
-        if tokens is None:
-            raise CannotApply("kv_pool_tokens cannot be unset while serving; restart without the flag.")
         blocks, needed = -(-_whole(tokens) // size), -(-max_model_len // size)
         if blocks < needed:
             raise CannotApply(
@@ -104,6 +115,8 @@ class Resizer:
             )
             try:
                 await self._drainer.call(lambda: change(self._engine, blocks))
+            except (EngineStopped, StepRunning):
+                raise
             except (MemoryError, RuntimeError) as error:
                 raise CannotApply(f"kv_pool_tokens stays at {present * size}: {_first_line(error)}") from None
         return blocks * size

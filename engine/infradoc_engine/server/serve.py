@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from infradoc_engine.config import EngineConfig, ServerConfig, cpu_count
-from infradoc_engine.engine import Engine, TokenEvent
+from infradoc_engine.engine import Engine
 from infradoc_engine.faults.base import FaultError, Target
 from infradoc_engine.faults.board import FaultBoard, parse_fault
 from infradoc_engine.frontend import Frontend
+from infradoc_engine.jobs import TokenEvent
 from infradoc_engine.metrics import EngineMetrics
 from infradoc_engine.server.admin import AdminRoutes
 from infradoc_engine.server.app import Application, Routes
@@ -26,11 +27,13 @@ from infradoc_engine.server.collectors import ConfigCollector, EngineCollector, 
 from infradoc_engine.server.control import ControlRoutes, ControlThread, HttpSide
 from infradoc_engine.server.drain import Drainer
 from infradoc_engine.server.fault_routes import FaultRoutes
+from infradoc_engine.server.in_force import read_in_force
 from infradoc_engine.server.live_config import LiveConfig
 from infradoc_engine.server.loop_lag import LoopLag
 from infradoc_engine.server.openai import OpenAIRoutes, served_model
 from infradoc_engine.server.resize import Resizer
 from infradoc_engine.server.token import AdminToken
+from infradoc_engine.server.turns import Turns
 from infradoc_engine.tokenizer_pool import TokenizeError, TokenizerPool
 
 ENGINE_VERSION = "0.1.0"
@@ -98,10 +101,11 @@ class Server:
         self._loop = loop
         engine = build_engine(self._loaded, self._metrics, self._deliver, log)
         pool = TokenizerPool(self._loaded.tokenizer, log=log)
-        self._drainer = Drainer(engine, self._config.server.drain_seconds)
+        self._drainer = Drainer(engine, self._config.server.drain_seconds, self._config.server.stall_seconds)
         resizer = Resizer(engine, self._loaded.runner, self._drainer)
-        appliers = make_appliers(engine, self._loaded.runner, pool, resizer, loop)
-        live = LiveConfig(self._loaded.knobs, self._config.origins, appliers, resizer.change)
+        appliers = make_appliers(engine, self._loaded.runner, pool, resizer, self._drainer, loop)
+        in_force = read_in_force(engine, self._loaded.runner)
+        live = LiveConfig(self._loaded.knobs, self._config.origins, appliers, resizer.change, in_force)
         self._faults = FaultBoard(
             Target(engine, self._loaded.runner.device, loop), enabled=self._config.server.enable_faults
         )
@@ -174,7 +178,7 @@ class Server:
             self._token,
             version=ENGINE_VERSION,
             hints=self._hints,
-            control_loop=self._control.loop,
+            turns=Turns(self._control.loop),
             drainer=self._drainer,
         )
         faults = FaultRoutes(self._faults, self._token)

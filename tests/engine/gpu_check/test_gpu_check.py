@@ -77,6 +77,33 @@ def test_without_a_device_it_says_so_and_ends_with_3(tmp_path: Path, capsys: pyt
     assert not (tmp_path / "no.json").exists()
 
 
+@pytest.mark.parametrize("kind", ["device", "folder", "below a file"])
+def test_a_place_that_cannot_hold_the_result_is_named(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the command's own setting ends with this test
+    out = tmp_path / "out"
+    if kind == "device":  # a pipe stands in for one: the rename would put a file in its place
+        os.mkfifo(out)
+    elif kind == "folder":
+        out.mkdir()
+    else:
+        out.write_text("kept")
+        out = out / "check.json"
+    before = (tmp_path / "out").stat().st_mode
+    assert command.main(["--dry-run", "--steps", "allocator", "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert str(out) in said and said.count("\n") == 1
+    assert (tmp_path / "out").stat().st_mode == before and [one.name for one in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-5", "soon"])
+def test_a_time_that_makes_no_sense_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        command.main([f"--seconds={seconds}", "--list"])
+    assert refused.value.code == 2 and "--seconds" in capsys.readouterr().err
+
+
 def test_steps_are_named_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out

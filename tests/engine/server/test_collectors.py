@@ -11,7 +11,8 @@ from infradoc_engine.core.kv_cache_manager import KVCacheManager
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
 from infradoc_engine.core.scheduler.output import ScheduleOutput
 from infradoc_engine.core.scheduler.scheduler import Scheduler
-from infradoc_engine.engine import Engine, TokenEvent
+from infradoc_engine.engine import Engine
+from infradoc_engine.jobs import TokenEvent
 from infradoc_engine.metrics import EngineMetrics
 from infradoc_engine.server.collectors import EngineCollector
 

@@ -108,6 +108,30 @@ def test_operators_can_pause_and_resume(drained: Any, in_background: Any) -> Non
     assert waiting.result()["usage"]["completion_tokens"] == 2
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1", "3601", ""])
+@pytest.mark.parametrize("place", ["header", "query"])
+def test_a_patience_that_makes_no_sense_is_422(drained: Any, seconds: str, place: str) -> None:
+    sent = {**drained.auth, "if-match": "*"} | ({"x-infradoc-drain-seconds": seconds} if place == "header" else {})
+    query = {"drain_seconds": seconds} if place == "query" else {}
+    answer = drained.http.patch("/admin/config", json={"block_size": 8}, headers=sent, params=query)
+    assert answer.status_code == 422 and "give 0 to 3600 seconds" in answer.json()["error"]["message"]
+    assert drained.admin("config")["knobs"]["block_size"]["value"] == 16
+
+
+def test_what_cannot_be_is_refused_before_the_drain(drained: Any, in_background: Any) -> None:
+    before = drained.metric("llm_preemptions_total", reason="resize")
+    running = in_background(drained.complete, "Once upon a time", max_tokens=60, ignore_eos=True)
+    while not drained.metric("llm_requests_running"):
+        time.sleep(0.01)
+    answer = drained.patch(block_size=32, kv_pool_tokens=None)
+    assert answer.status_code == 409
+    message = answer.json()["error"]["message"]
+    assert message == "kv_pool_tokens cannot be unset while serving; restart without --kv-pool-tokens."
+    assert drained.admin("config")["knobs"]["block_size"]["value"] == 16
+    assert running.result()["usage"]["completion_tokens"] == 60
+    assert drained.metric("llm_preemptions_total", reason="resize") == before
+
+
 @pytest.mark.parametrize(
     "body",
     [

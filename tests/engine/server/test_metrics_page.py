@@ -48,6 +48,7 @@ EXPECTED = [
     "llm_request_seconds",
     "llm_request_stage_seconds",
     "llm_request_prompt_tokens",
+    "llm_prompt_tokens_before_truncation",
     "llm_request_output_tokens",
     "llm_request_max_tokens",
     "llm_engine_ready",

@@ -26,6 +26,9 @@ def test_swapped_requests_go_on_with_their_own_kv(start_server: Any, in_backgrou
     )
     host = server.admin("blocks")["host"]
     assert host == {"num_blocks": 91, "free": 91, "usage_ratio": 0.0, "swapped_requests": 0}
+    for size, blocks in ((32, 45), (16, 91)):  # in whole blocks of either size, and shown as it was asked for
+        knobs = server.set(block_size=size)["knobs"]
+        assert knobs["swap_space"]["value"] == 64 << 20 and server.admin("blocks")["host"]["num_blocks"] == blocks
     expected = _texts(server, in_background)
     assert server.metric("llm_kv_transfer_bytes_total", direction="out") == 0
     server.set(kv_pool_tokens=160)
