@@ -1,10 +1,12 @@
 """What watching costs: CPU seconds and memory of infradoc while it looks at a loaded engine once a second.
 
-usage: bench_monitor.py [--seconds 90] [--out bench/results/monitor.json]
+usage: bench_monitor.py [--seconds 90] [--beside TREE] [--out bench/results/monitor.json]
 
 The bundled engine runs under a light load, `infradoc diagnose --window` watches it with the whole catalog; the
 watcher's CPU time between its 10th second and its end is read from the kernel, so start-up and the final report do not
 count. A difference in tokens a second of 1 % would need hundreds of paired runs: CPU seconds say it directly.
+`--beside` names the source tree of another version, which watches the same engine at the same time: what else runs on
+the machine weighs on both alike.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -41,21 +44,32 @@ def start_engine(folder: str) -> tuple[subprocess.Popen[str], str]:
     raise SystemExit("the engine did not start; is the model fetched (make setup)?")
 
 
-def watch(url: str, seconds: float, folder: str) -> dict[str, float]:
-    command = [*INFRADOC, "diagnose", url, "--window", f"{seconds:.0f}s", "--format", "json"]
-    env = os.environ | {"INFRADOC_RUNTIME_DIR": folder}
-    child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
-    process = psutil.Process(child.pid)
+def watch(url: str, seconds: float, folder: str, trees: list[Path]) -> list[dict[str, float]]:
+    """Cores and memory of one watcher per source tree, all at the same time."""
+    children = [start_watcher(url, seconds, folder, tree) for tree in trees]
+    processes = [psutil.Process(child.pid) for child in children]
     begin = time.monotonic()
     time.sleep(SKIP_SECONDS)
-    first, highest, last, taken = cpu(process), 0, 0.0, 0.0
-    since = time.monotonic()
+    first, since = [cpu(process) for process in processes], time.monotonic()
+    last, highest, taken = first, [0] * len(processes), 0.0
     while time.monotonic() - begin < seconds - 2:
         time.sleep(1.0)
-        last, taken = cpu(process), time.monotonic() - since
-        highest = max(highest, process.memory_info().rss)
-    child.wait()
-    return {"cores": (last - first) / taken, "seconds": taken, "rss_mib": highest / 2**20}
+        last, taken = [cpu(process) for process in processes], time.monotonic() - since
+        highest = [max(most, process.memory_info().rss) for most, process in zip(highest, processes, strict=True)]
+    for child in children:
+        child.wait()
+    return [
+        {"cores": (end - start) / taken, "seconds": taken, "rss_mib": most / 2**20}
+        for start, end, most in zip(first, last, highest, strict=True)
+    ]
+
+
+def start_watcher(url: str, seconds: float, folder: str, tree: Path) -> subprocess.Popen[bytes]:
+    """`infradoc diagnose` of the code in `tree`."""
+    path = os.pathsep.join(str(tree / part) for part in ("", "rules", "playbooks"))
+    env = os.environ | {"INFRADOC_RUNTIME_DIR": folder, "PYTHONPATH": path}
+    command = [*INFRADOC, "diagnose", url, "--window", f"{seconds:.0f}s", "--format", "json"]
+    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
 
 
 def cpu(process: psutil.Process) -> float:
@@ -63,11 +77,17 @@ def cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+def figures(measured: dict[str, float]) -> dict[str, float]:
+    return {"cpu_share_of_one_core": round(measured["cores"], 5), "rss_mib": round(measured["rss_mib"], 1)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results/monitor.json")
+    parser.add_argument("--beside", type=Path, help="source tree of another version to compare with")
     args = parser.parse_args()
+    trees = [ROOT, *([args.beside.resolve()] if args.beside else [])]
     with tempfile.TemporaryDirectory() as folder:
         engine, url = start_engine(folder)
         load = subprocess.Popen(
@@ -76,19 +96,21 @@ def main() -> int:
             stderr=subprocess.DEVNULL,
         )
         try:
-            measured = watch(url, args.seconds, folder)
+            measured, *others = watch(url, args.seconds, folder, trees)
         finally:
             for child in (load, engine):
                 child.terminate()
                 child.wait()
-    result = {
+    result: dict[str, object] = {
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("infradoc", "numpy", "httpx", "psutil")},
         "sampling_period_seconds": 1.0,
-        "cpu_share_of_one_core": round(measured["cores"], 5),
-        "rss_mib": round(measured["rss_mib"], 1),
+        **figures(measured),
         "watched_seconds": round(measured["seconds"], 1),
     }
+    if others:
+        result["beside"] = figures(others[0])
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
     return 0

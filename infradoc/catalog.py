@@ -40,7 +40,7 @@ def carried_out_actions() -> Collection[str] | None:
 
 def check_catalog(catalog: Catalog) -> list[str]:
     """One sentence for every name that leads nowhere; empty when rules, playbooks and actions fit together."""
-    problems = [problem for rule in catalog.rules for problem in rule_problems(rule.id, rule.explains, rule.advise)]
+    problems = [problem for rule in catalog.rules for problem in rule_problems(rule.id, rule.explains, rule.advised)]
     problems += [problem for name in infradoc_playbooks.ids() for problem in playbook_problems(name)]
     return problems + action_problems(carried_out_actions())
 

@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from infradoc.errors import InfradocError
 
 FILE_NAME = "infradoc.toml"
+_PROXY = re.compile(r"https?://[^/\s]")  # SOCKS would need another package
 _INLINE_SECRETS = {
     "api_key": "api_key",
     "bearer": "bearer",
@@ -169,6 +170,8 @@ class _Reader:
             expected, good = "true or false", isinstance(value, bool)
         if not good:
             raise self._error(where, f"must be {expected}, not {value!r}")
+        if "\0" in (value if isinstance(value, str) else ""):  # TOML can spell it, no path or header can hold it
+            raise self._error(where, "must not hold a NUL character")
         if isinstance(value, str) and where.rsplit(".", 1)[-1] in _PATH_KEYS and value:
             return str((self.path.parent / Path(value).expanduser()).resolve())
         return value
@@ -193,6 +196,8 @@ class _Reader:
             raise self._error(
                 f"{where}.proxy", "must not hold a password", "Set HTTPS_PROXY in the environment instead."
             )
+        if auth.proxy and not _PROXY.match(auth.proxy):
+            raise self._error(f"{where}.proxy", f"must be an http:// or https:// address, not {auth.proxy!r}")
         if auth.client_key_file and not auth.client_cert_file:
             raise self._error(f"{where}.client_key_file", "needs client_cert_file as well")
 

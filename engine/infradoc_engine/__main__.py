@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from infradoc_engine.config import EngineConfig, add_arguments, cpu_count, from_arguments
 from infradoc_engine.knobs import KnobError
@@ -13,8 +14,15 @@ from infradoc_engine.knobs import KnobError
 INTERNAL_ERROR, USAGE_ERROR = 1, 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """Errors are one sentence: the usage of every knob before it would scroll it away. Subcommands inherit this."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="infradoc", description="The bundled paged-KV engine.")
+    parser = _Parser(prog="infradoc", description="The bundled paged-KV engine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="serve|model")
     serve = commands.add_parser("serve", help="serve a model over an OpenAI-compatible API", allow_abbrev=False)
     add_arguments(serve)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from infradoc_engine.core.errors import RequestTooLong
+from infradoc_engine.core.errors import BlocksLeaked, RequestTooLong
+from infradoc_engine.core.kv_cache_manager import leak_text
 from infradoc_engine.core.request import FinishReason
 from infradoc_engine.core.scheduler.output import ScheduleOutput
 from infradoc_engine.jobs import Deliver, EngineFailure, EngineStopped, ErrorKind, Job, TokenEvent
@@ -207,6 +208,9 @@ class Engine:
             return "The engine thread is not running."
         if self._failed_in_a_row >= FAILING_STEPS:
             return f"The last {self._failed_in_a_row} steps failed; see the server's log."
+        with self.lock:  # in the middle of a plan, blocks on their way into a table look leaked
+            if self.cache.num_leaked == self.cache.num_blocks:
+                return leak_text(self.cache)
         idle = time.monotonic() - self._progress
         if self.has_work and idle > patience:
             return f"There is work, but no step has finished for {idle:.0f} s."
@@ -281,6 +285,8 @@ class Engine:
         except ValueError as error:  # too long, or malformed: the request's fault, never the loop's
             kind: ErrorKind = "length" if isinstance(error, RequestTooLong) else "internal"
             self._fail([request_id], EngineFailure(kind, str(error)), free=False)
+        except BlocksLeaked as error:  # neither's fault: it fits again once the blocks are back
+            self._fail([request_id], EngineFailure("memory", str(error)), free=False)
         finally:
             with self._wake:
                 del self._pending[request_id]
@@ -346,10 +352,15 @@ class Engine:
             job = self.jobs.pop(name)
             job.ledger.engine_done(now)
             self.runner.release(name)
-            text = f"The KV pool of {self.cache.num_blocks * self.cache.block_size} tokens cannot hold this request."
-            failure = EngineFailure("length", text) if reason == "error" else None
+            failure = self._no_room() if reason == "error" else None
             events.append(TokenEvent(name, None, reason, now, failure))
         self._deliver(events)
+
+    def _no_room(self) -> EngineFailure:
+        if self.cache.num_leaked:
+            return EngineFailure("memory", leak_text(self.cache))
+        tokens = self.cache.num_blocks * self.cache.block_size
+        return EngineFailure("length", f"The KV pool of {tokens} tokens cannot hold this request.")
 
     def _token_event(self, name: str, token: Sampled, reason: FinishReason | None, now: float) -> TokenEvent:
         job = self.jobs[name]

@@ -154,8 +154,9 @@ class Frontend:
         now = self._clock()
         if event.failure is not None:
             choice.done, choice.outcome = True, "error"
-            if event.failure.kind == "length" and choice.request.state == "waiting":
-                self.metrics.rejected.inc("length")  # the scheduler never took it in
+            if event.failure.kind in ("length", "memory") and choice.request.state == "waiting":
+                # The scheduler never took it in.
+                self.metrics.rejected.inc("length" if event.failure.kind == "length" else "overloaded")
             return Piece(choice, "", None, "error", event.failure)
         if event.token is not None:
             self._note_token(choice, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -10,6 +11,7 @@ from typing import NoReturn
 from infradoc.errors import InfradocError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_LONGEST = 1e9  # seconds, 30 years: digits without end become infinite, and no timer takes that
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)")
 
 
@@ -27,7 +29,10 @@ def duration(text: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write for example 30s, 2m or 500ms")
-    return float(found.group(1)) * _UNITS[found.group(2)]
+    seconds = float(found.group(1)) * _UNITS[found.group(2)]
+    if seconds > _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than any wait; write for example 30s, 2m or 1h")
+    return seconds
 
 
 def window(text: str) -> float:
@@ -40,13 +45,17 @@ def window(text: str) -> float:
 
 def moment(text: str) -> float:
     """Unix seconds of a number or an ISO 8601 time (UTC when it names no zone). Raises argparse.ArgumentTypeError."""
+    message = f"{text!r} is no time; write Unix seconds or for example 2026-11-29T20:52:42"
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         pass
+    else:
+        if not math.isfinite(seconds):  # "nan" is a float too, and everything is outside a span that ends there
+            raise argparse.ArgumentTypeError(message)
+        return seconds
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        message = f"{text!r} is no time; write Unix seconds or for example 2026-11-29T20:52:42"
         raise argparse.ArgumentTypeError(message) from error
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -9,15 +9,20 @@ import os
 import signal
 import ssl
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
-from infradoc.cli.args import Parser
+from infradoc.cli.args import Parser, duration
+from infradoc.cli.output import check_writable
+from infradoc.config import Auth, load_config
 from infradoc.errors import InfradocError
 from infradoc.load.http import Origin
-from infradoc.load.run import LoadResult, run_load
+from infradoc.load.run import Load, LoadResult, run_load
 from infradoc.load.spec import ClassSpec, LoadSpec, load_spec, parse_class
 from infradoc.load.summary import summarise, table
+from infradoc.plurals import counted
+from infradoc.sources.credentials import request_headers
 
 SUMMARY = "Send real traffic of several request classes and measure it at the client."
 DEFAULT_CLASS = "chat:closed=4,kind=chat,prompt_tokens=64,max_tokens=64"
@@ -41,46 +46,47 @@ def parser() -> Parser:
     made = Parser(
         prog="infradoc bench", description=SUMMARY, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("url", metavar="URL", help="server, e.g. http://127.0.0.1:8000")
+    made.add_argument("url", metavar="URL|NAME", help="server, e.g. http://127.0.0.1:8000, or a name of infradoc.toml")
     made.add_argument("--class", dest="classes", action="append", default=[], metavar="SPEC", help="a request class")
     made.add_argument("--spec", type=Path, metavar="FILE", help="TOML or JSON file with seed, duration and classes")
     made.add_argument("--seed", type=int, help="texts, lengths and arrivals follow from it (default 1)")
-    made.add_argument("--duration", type=seconds, metavar="SECONDS", help="how long requests are started (default 30)")
-    made.add_argument("--warmup", type=seconds, metavar="SECONDS", help="sent but not measured (default 0)")
-    made.add_argument("--timeout", type=seconds, metavar="SECONDS", help="longest wait for one answer (default 120)")
+    made.add_argument("--duration", type=duration, metavar="30s", help="how long requests are started (default 30s)")
+    made.add_argument("--warmup", type=duration, metavar="5s", help="sent but not measured (default 0)")
+    made.add_argument("--timeout", type=duration, metavar="2m", help="longest wait for one answer (default 2m)")
     made.add_argument("--model", help="model name to ask for (default: the first of /v1/models)")
     made.add_argument("--json", metavar="FILE|-", help="write the result as JSON; - is stdout, in place of the table")
     made.add_argument(
         "--client-out", type=Path, metavar="FILE", help="append a JSON line per finished request, at once"
     )
     made.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the API key")
+    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
     made.add_argument("--ca", type=Path, metavar="FILE", help="certificate authority of an https server")
     return made
 
 
-def seconds(text: str) -> float:
-    """A duration of a flag. Raises argparse.ArgumentTypeError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return value
-
-
 def run(argv: list[str]) -> int:
-    """Run the command; 0 when at least one request was answered, 1 when none was. Raises InfradocError."""
+    """Run the command; 0 when a request was answered within the measured time, else 1. Raises InfradocError."""
     args = parser().parse_args(argv)
     spec = spec_of(args)
+    if args.json and args.json != "-":
+        check_writable(Path(args.json), "--json")
+    named = load_config(args.config).targets.get(args.url)
+    if named is not None and not named.url:
+        raise InfradocError(f"{args.url} has no server URL, only files.", "bench needs a running server.")
+    auth = named.auth if named is not None else Auth()
+    args.url = named.url if named is not None else args.url
     url = Origin.parse(args.url).url
-    print(f"infradoc bench: {len(spec.classes)} request classes, seed {spec.seed}, to {url}", file=sys.stderr)
-    result = asyncio.run(measure(args, spec))
+    print(
+        f"infradoc bench: {counted(len(spec.classes), 'request class', 'request classes')}, seed {spec.seed}, to {url}",
+        file=sys.stderr,
+    )
+    result = asyncio.run(measure(args, spec, auth))
     summary = summarise(result)
     if args.json and args.json != "-":
         write_json(Path(args.json), summary)
     print(json.dumps(summary, indent=1) if args.json == "-" else table(summary))
-    return 0 if any(record.ok for record in result.records) else 1
+    good = any(record.ok and record.end < result.measured_to for record in result.records)
+    return 0 if good else 1
 
 
 def spec_of(args: argparse.Namespace) -> LoadSpec:
@@ -113,21 +119,41 @@ def refuse_twins(classes: tuple[ClassSpec, ...]) -> None:
         raise InfradocError(f"Two request classes are named {twins[0]}.", "Give each class a name of its own.")
 
 
-async def measure(args: argparse.Namespace, spec: LoadSpec) -> LoadResult:
+async def measure(args: argparse.Namespace, spec: LoadSpec, auth: Auth) -> LoadResult:
     """Run the load; SIGINT and SIGTERM end it early and keep what was measured. Raises InfradocError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    return await run_load(
-        args.url,
-        spec,
-        model=args.model,
-        headers=authorisation(args.api_key_env),
-        tls=tls_context(args.url, args.ca),
-        client_out=args.client_out,
-        stop=stop,
-    )
+    ca = args.ca or (Path(auth.ca_file) if auth.ca_file else None)
+    shown = sys.stderr.isatty()
+    try:
+        return await run_load(
+            args.url,
+            spec,
+            model=args.model,
+            headers=authorisation(args.api_key_env) or request_headers(auth),
+            tls=tls_context(args.url, ca),
+            client_out=args.client_out,
+            stop=stop,
+            progress=Progress(spec.duration) if shown else None,
+        )
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """One line on the terminal that says how far the load is; never on stdout."""
+
+    def __init__(self, duration: float | None) -> None:
+        self._began = time.monotonic()
+        self._of = "" if duration is None else f" of {duration:g}"
+
+    def __call__(self, load: Load) -> None:
+        failed = sum(not record.ok for record in load.records)
+        text = f"{time.monotonic() - self._began:.0f}{self._of} s: {len(load.records)} of {load.begun} requests ended"
+        print(f"\r{text}, {failed} failed\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def authorisation(name: str | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from infradoc import __version__
 from infradoc.cli.args import Parser
 from infradoc.cli.engine import INSTALL, missing_packages
 from infradoc.cli.interrupt import treat_as_interrupt
+from infradoc.cli.output import check_writable
 from infradoc.demo.faults import FOUR, MODEL, SCENES
 from infradoc.demo.run import FaultResult, Settings, run_fault
 from infradoc.errors import InfradocError
@@ -50,6 +51,8 @@ def run(argv: list[str]) -> int:
     args = parser().parse_args(argv)
     if missing := missing_packages():
         raise InfradocError(f"The bundled engine is not installed ({', '.join(missing)} missing).", f"Run: {INSTALL}")
+    if args.json is not None:
+        check_writable(args.json, "--json")
     treat_as_interrupt()
     settings = Settings(fix=not args.no_fix, seed=args.seed, model=args.model)
     began = time.monotonic()

@@ -13,14 +13,15 @@ from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser, moment, window
 from infradoc.config import Config, load_config
 from infradoc.errors import InfradocError, visible
-from infradoc.monitor.attach import is_recording
 from infradoc.report.model import SCHEMA_MANY, Report, exit_code
 from infradoc.report.words import LANGUAGES
 from infradoc_rules.catalog import Catalog
 
 SUMMARY = "Find the cause, its evidence and the one change that helps."
 HELP = """\
-TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, or a recording (folder or .tar.gz).
+TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, a recording (folder or .tar.gz), or what
+you have when something broke: a folder, file or archive of logs, launch commands, nvidia-smi output, metrics pages;
+`-` reads a paste from standard input.
 Exit codes: 0 healthy, 10 warning, 20 critical, 30 cannot tell, 2 usage, 1 internal error; the worst of several.
 """
 FORMATS = ("rich", "json", "markdown")
@@ -60,6 +61,13 @@ class _Job:
     def __init__(self, spec: str, config: Config) -> None:
         self.spec = spec
         self._config = config
+        self._recorded = False
+        self._artefacts = spec == "-" or _holds_artefacts(spec, config)
+        if self._artefacts:
+            return
+        # Imported late: what watches a server takes longer to load than a post-mortem takes.
+        from infradoc.monitor.attach import is_recording
+
         self._recorded = is_recording(spec, config)
         if self._recorded:
             from infradoc.sources.archive import RecordingFiles
@@ -71,10 +79,15 @@ class _Job:
             target_config(spec, config)
 
     def report(self, args: argparse.Namespace, catalog: Catalog) -> Report:
-        if self._recorded:
-            from infradoc.report.diagnosis import diagnose_recording
+        if self._artefacts:
+            if args.since is not None or args.until is not None:
+                raise InfradocError(f"--since and --until are for recordings; {self.spec} is none.", "Leave them out.")
+            from infradoc.report.post_mortem import diagnose_artefacts
 
-            return diagnose_recording(Path(self.spec).expanduser(), catalog, args.lang, args.since, args.until)
+            path = None if self.spec == "-" else Path(self.spec).expanduser()
+            return diagnose_artefacts(path, catalog, args.lang)
+        if self._recorded:
+            return self._recording(args, catalog)
         from infradoc.monitor.attach import attach
         from infradoc.report.diagnosis import diagnose_live
 
@@ -86,6 +99,33 @@ class _Job:
         finally:
             if progress is not None:
                 progress.close()
+
+    def _recording(self, args: argparse.Namespace, catalog: Catalog) -> Report:
+        """What the recording shows; of a server that never answered, what its log says."""
+        from infradoc.report.diagnosis import diagnose_recording
+
+        path = Path(self.spec).expanduser()
+        report = diagnose_recording(path, catalog, args.lang, args.since, args.until)
+        if report["status"] != "unknown" or not path.is_dir():
+            return report
+        from infradoc.artefacts.open import ArtefactError
+        from infradoc.report.post_mortem import diagnose_logs
+
+        try:
+            past = diagnose_logs(path, catalog, args.lang)
+        except ArtefactError:
+            return report
+        return past if past["findings"] else report
+
+
+def _holds_artefacts(spec: str, config: Config) -> bool:
+    """Whether TARGET is there and is no recording; names of the configuration come first."""
+    if not spec.strip() or spec in config.targets or "://" in spec:
+        return False
+    from infradoc.sources.archive import holds_recording
+
+    path = Path(spec).expanduser()
+    return path.exists() and not holds_recording(path)
 
 
 class _Progress:

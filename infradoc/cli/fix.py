@@ -14,6 +14,7 @@ from infradoc.cli.interrupt import treat_as_interrupt
 from infradoc.config import load_config
 from infradoc.errors import InfradocError
 from infradoc.model import Plan, PlanStep, VerdictName
+from infradoc.monitor.attach import is_recording
 from infradoc.remediation.run import Timing
 from infradoc.remediation.session import Session, Watched
 from infradoc.remediation.table import change_of, finding_lines, outcome_json, outcome_lines, plan_json, plan_lines
@@ -46,14 +47,24 @@ def parser() -> Parser:
     made.add_argument("--client", type=Path, metavar="FILE", help="client measurements (infradoc bench --client-out)")
     made.add_argument("--config", metavar="FILE", help="infradoc.toml to use")
     made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of findings")
-    made.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    made.add_argument("--json", action="store_true", help="the result as JSON on stdout, as --format json")
+    made.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
     return made
 
 
 def run(argv: list[str]) -> int:
     """Run the command. Raises InfradocError."""
     args = parser().parse_args(argv)
-    with Session(args.target, load_config(args.config), client=args.client, lang=args.lang) as session:
+    args.json = args.json or args.format == "json"
+    config = load_config(args.config)
+    if is_recording(args.target, config):
+        hint = f"Give the server's URL; `infradoc diagnose {args.target}` reads what was kept."
+        raise InfradocError(f"{args.target} is a file or folder: fix needs a live server.", hint)
+    if args.apply and not args.yes and not sys.stdin.isatty():  # before the watch, which would be for nothing
+        raise InfradocError("--apply needs a person to confirm, and there is no terminal.", "Add --yes.")
+    if args.client is not None and args.client.is_dir():
+        raise InfradocError(f"--client {args.client} is a folder.", "Give the file that bench --client-out writes.")
+    with Session(args.target, config, client=args.client, lang=args.lang) as session:
         if args.finding:
             session.rule(args.finding)
         say(f"watching {session.url} for at most {args.window:g} s")
@@ -64,6 +75,8 @@ def run(argv: list[str]) -> int:
         plan = session.plan(watched.findings, args.finding, args.cooldown)
         show(args, found, plan)
         if not args.apply:
+            if plan.steps and session.system == "infradoc":
+                narrate(args, f"next: infradoc fix {args.target} --apply   makes the first change and judges it")
             emit(args, {"plan": plan_json(plan), "outcome": None})
             return 0
         return apply(args, session, plan, found)
@@ -85,6 +98,8 @@ def apply(args: Namespace, session: Session, plan: Plan, found: list[Finding]) -
     if not args.json:
         print("\n".join(outcome_lines(outcome)))
         print(f"verdict: {outcome.verdict.verdict}")
+    if outcome.applied is not None and not outcome.undone and not outcome.applied.action.call:
+        narrate(args, f"to take it back: infradoc undo {args.target}")
     emit(args, {"plan": plan_json(plan), "outcome": outcome_json(outcome)})
     return EXIT_OF[outcome.verdict.verdict]
 
@@ -101,8 +116,6 @@ def confirm(args: Namespace, step: PlanStep) -> None:
     """Ask before the change. Raises InfradocError when nobody says yes."""
     if args.yes:
         return
-    if not sys.stdin.isatty():
-        raise InfradocError("--apply needs a person to confirm, and there is no terminal.", "Add --yes.")
     print(f"Make this change now: {change_of(step)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InfradocError("Nothing was changed.")
@@ -137,6 +150,11 @@ def emit(args: Namespace, data: dict[str, Any]) -> None:
     """The result as JSON, when asked for."""
     if args.json:
         print(json.dumps({"schema": "infradoc.fix/v1", **data}, ensure_ascii=False, indent=1))
+
+
+def narrate(args: Namespace, text: str) -> None:
+    """What to do next; beside the result, not in it."""
+    print(text, file=sys.stderr if args.json else sys.stdout)
 
 
 def say(text: str) -> None:

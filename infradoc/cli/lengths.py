@@ -13,17 +13,19 @@ from infradoc.cli.args import Parser
 from infradoc.config import load_config
 from infradoc.errors import visible
 from infradoc.lengths.files import read_file
-from infradoc.lengths.measured import QUANTILES, Measured, interpolated, nearest_rank
+from infradoc.lengths.measured import QUANTILES, Measured, nearest_rank, quantile_bound
 from infradoc.lengths.proposal import Limits, Proposal, propose
 from infradoc.monitor.attach import is_recording
+from infradoc.plurals import counted
 from infradoc.signals.percentiles import MIN_SAMPLES_P99, min_samples
 
 SUMMARY = "Measure request lengths; propose max_model_len from the P99."
 EXIT_CANNOT_TELL = 30
 HELP = """\
 FILE: JSON lines with prompt_tokens and completion_tokens (usage objects too), a log with these names, a llama.cpp log,
-a recording; gzip is fine. URL: a server that shows length histograms (vLLM, SGLang, TGI, the bundled engine), or a name
-from infradoc.toml. A P99 needs 100 requests; with fewer the command proposes nothing and exits with 30.
+a recording; gzip is fine. URL: a server that shows length histograms (vLLM, SGLang, TGI, the bundled engine, which
+tells its last 128 requests one by one), or a name from infradoc.toml. A P99 needs 100 requests; with fewer the command
+proposes nothing and exits with 30.
 """
 
 
@@ -36,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--max-model-len", type=_tokens, metavar="N", help="the present limit, where the source has none")
     made.add_argument("--kv-pool-tokens", type=_tokens, metavar="N", help="tokens that the KV pool holds, likewise")
     made.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
+    made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
     return made
 
@@ -94,7 +97,7 @@ def as_data(measured: Measured, proposal: Proposal | None) -> dict[str, Any]:
 def _parts(measured: Measured, part: str) -> dict[str, float | None]:
     if measured.bounds is not None:
         buckets = getattr(measured.bounds, part)
-        return {f"p{round(q * 100)}": interpolated(buckets, q) for q in QUANTILES} | {"max": None}
+        return {f"p{round(q * 100)}": quantile_bound(buckets, q) for q in QUANTILES} | {"max": None}
     values: list[int] = getattr(measured, f"{part}s")
     ranks = {
         f"p{round(q * 100)}": nearest_rank(values, q) if len(values) >= min_samples(q) else None for q in QUANTILES
@@ -109,15 +112,25 @@ def as_text(measured: Measured, limits: Limits, proposal: Proposal | None) -> li
     if measured.skipped:
         lines.append(f"left out: {counted(measured.skipped, 'row')} without usable lengths")
     data = as_data(measured, proposal)
-    lines.append(f"{'tokens':<18}{'P50':>9}{'P90':>9}{'P99':>9}{'max':>9}")
-    for name, row in (("prompt", data["prompt"]), ("output", data["output"]), ("prompt + output", data["total"])):
-        cells = (row["p50"], row["p90"], row["p99"], row["max"])
-        lines.append(f"{name:<18}" + "".join(f"{'-' if cell is None else format(cell, ',.0f'):>9}" for cell in cells))
+    lines += _table(data)
     lines.append("")
     if proposal is None:
         lines.append(_too_few(measured))
         return lines
     return lines + _proposal_lines(proposal, limits)
+
+
+def _table(data: dict[str, Any]) -> list[str]:
+    """Columns as wide as their numbers need: counts of a damaged log may have ten digits."""
+    rows = [["tokens", "P50", "P90", "P99", "max"]]
+    for name, key in (("prompt", "prompt"), ("output", "output"), ("prompt + output", "total")):
+        cells = (data[key][part] for part in ("p50", "p90", "p99", "max"))
+        rows.append([name, *("-" if cell is None else format(cell, ",.0f") for cell in cells)])
+    widths = [max(9, 2 + max(len(row[column]) for row in rows)) for column in range(1, 5)]
+    return [
+        f"{row[0]:<18}" + "".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
+        for row in rows
+    ]
 
 
 def _too_few(measured: Measured) -> str:
@@ -136,13 +149,13 @@ def _proposal_lines(proposal: Proposal, limits: Limits) -> list[str]:
         lines[0] = f"max_model_len  {proposal.tokens:,} fits already (P99 of prompt + output in whole blocks)"
     if proposal.above:
         lines.append(
-            f"  price: {proposal.above:,} of {proposal.n:,} requests longer (longest {proposal.longest:,}), "
+            f"  price: {proposal.above:,} of {counted(proposal.n, 'request')} longer (longest {proposal.longest:,}), "
             "to be refused or cut"
         )
     elif proposal.above is None:
         lines.append("  price: at most 1 % of the requests were longer; they would be refused or cut")
     else:
-        lines.append(f"  price: none of the {proposal.n:,} requests was longer")
+        lines.append(f"  price: none of the {counted(proposal.n, 'request')} was longer")
     if proposal.concurrency_after is not None:
         before = "" if proposal.concurrency_before is None else f"{proposal.concurrency_before:.1f} -> "
         lines.append(f"  gain: requests of full length that fit at once: {before}{proposal.concurrency_after:.1f}")
@@ -151,8 +164,3 @@ def _proposal_lines(proposal: Proposal, limits: Limits) -> list[str]:
     unnamed = f"max_model_len {proposal.tokens} (of one request; llama.cpp's --ctx-size is that times --parallel)"
     lines.append(f"  flag: {proposal.flag or unnamed}")
     return lines
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 request`, `2 requests`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

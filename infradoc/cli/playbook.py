@@ -6,6 +6,7 @@ import argparse
 import sys
 
 import infradoc_playbooks
+from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser
 from infradoc.errors import InfradocError
 
@@ -21,11 +22,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def listed(lang: str) -> list[str]:
+    """Each id with the title of its rule, where it has one."""
+    titles = {rule.id: rule.title.get(lang) for rule in load_rules().rules}
+    names = infradoc_playbooks.ids()
+    width = max(map(len, names), default=0) + 2
+    return [f"{name:<{width}}{titles.get(name, '')}".rstrip() for name in names]
+
+
 def run(argv: list[str]) -> int:
     """Print one playbook, or the list of ids. Raises InfradocError for an id that has none."""
     args = parser().parse_args(argv)
     if args.id is None:
-        print("\n".join(infradoc_playbooks.ids()))
+        print("\n".join(listed(args.lang)))
         return 0
     try:
         text = infradoc_playbooks.get(args.id, args.lang)

@@ -10,11 +10,17 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from infradoc.cli.args import Parser, duration, window
 from infradoc.config import load_config
 from infradoc.errors import InfradocError, visible
 from infradoc.monitor.attach import Target, attach, is_recording
+from infradoc.plurals import counted
+
+if TYPE_CHECKING:
+    from infradoc.monitor.recorder import Recorder
+    from infradoc.sources.writer import RecordingWriter
 
 SUMMARY = "Keep what a server shows, to diagnose it later or elsewhere."
 HELP = """\
@@ -48,17 +54,26 @@ def run(argv: list[str]) -> int:
             raise InfradocError(
                 f"{spec} is a file or folder, not a server.", "Give a URL or a name from infradoc.toml."
             )
+    paths = out_paths(args.out, args.targets)
     targets = [attach(spec, config, args.every) for spec in args.targets]
-    return _record(targets, out_paths(args.out, args.targets), args.seconds, args.every)
+    return _record(targets, paths, args.seconds, args.every)
 
 
 def out_paths(out: Path, specs: list[str]) -> list[Path]:
-    """One path per target: `out` itself for a single one, else with the target's name before the ending."""
+    """One path per target: `out` itself for a single one, else with the target's name before the ending.
+
+    Raises InfradocError when two would be the same: the later would replace the earlier.
+    """
     if len(specs) == 1:
         return [out]
     ending = next((end for end in (".tar.gz", ".tgz") if out.name.endswith(end)), "")
     stem = out.name.removesuffix(ending)
     names = [re.sub(r"[^A-Za-z0-9._-]+", "_", spec.split("://")[-1]).strip("_") for spec in specs]
+    twins = sorted({spec for spec, name in zip(specs, names, strict=True) if names.count(name) > 1})
+    if twins:
+        raise InfradocError(
+            f"The recordings of {' and '.join(twins)} would have one name.", "Record each target once, or one by one."
+        )
     return [out.with_name(f"{stem}-{name}{ending}") for name in names]
 
 
@@ -81,10 +96,25 @@ def _record(targets: list[Target], paths: list[Path], seconds: float | None, per
         if sys.stderr.isatty():
             print(f"infradoc record: {', '.join(t.name for t in targets)}; Ctrl-C ends it.", file=sys.stderr)
         record(recorders, seconds, period, stop.is_set, stop.wait)
+        for recorder, writer in zip(recorders, writers, strict=True):
+            if not is_worth_keeping(recorder, writer):
+                writer.discard()
     kept = 0
-    for recorder, path in zip(recorders, paths, strict=True):
-        good = recorder.looks - recorder.failed
-        kept += good
-        note = f"; {recorder.failed} failed: {recorder.last_error}" if recorder.failed else ""
-        print(f"infradoc record: {path}: {good} pages{visible(note)}", file=sys.stderr)
+    for recorder, writer in zip(recorders, writers, strict=True):
+        kept += recorder.looks - recorder.failed
+        print(f"infradoc record: {outcome(recorder, writer)}", file=sys.stderr)
     return 0 if kept else 30
+
+
+def is_worth_keeping(recorder: Recorder, writer: RecordingWriter) -> bool:
+    """Whether there is a page, or the log or the clients of a server that gave none."""
+    return recorder.looks > recorder.failed or any(writer.rows.get(name) for name in ("server.log", "client.jsonl"))
+
+
+def outcome(recorder: Recorder, writer: RecordingWriter) -> str:
+    """What was kept, what failed, and what to do with it."""
+    good = recorder.looks - recorder.failed
+    note = f"; {recorder.failed} failed: {visible(recorder.last_error)}" if recorder.failed else ""
+    if not is_worth_keeping(recorder, writer):
+        return f"{writer.out} was not written: no page came{note}"
+    return f"{writer.out}: {counted(good, 'page')}{note}\n  next: infradoc diagnose {writer.out}"

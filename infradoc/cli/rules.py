@@ -9,20 +9,29 @@ from pathlib import Path
 from infradoc.catalog import check_catalog, load_rules
 from infradoc.cli.args import Parser
 from infradoc.errors import InfradocError
+from infradoc.plurals import counted
 from infradoc_rules.cases import CasesError, run_cases
 from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
 from infradoc_rules.lint import lint as lint_rules
 from infradoc_rules.schema import Rule
 
 SUMMARY = "Show, check and test the catalog of rules."
-HELP = "lint and test leave with 1 when something is wrong. PATH is a folder of rules; the packaged ones by default."
+HELP = """\
+lint and test leave with 1 when something is wrong. PATH is a folder of rules; the packaged ones by default.
+test --cases DIR diagnoses labelled incidents instead: a folder each, with its artefacts and a label.yaml (expect,
+also_ok, forbid, fix); a line for each case that falls short, then the shares. --write FILE keeps them as a table.
+"""
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
-    made = Parser(prog="infradoc rules", description=SUMMARY, epilog=HELP)
+    made = Parser(
+        prog="infradoc rules", description=SUMMARY, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("what", choices=("list", "lint", "test"))
     made.add_argument("path", nargs="?", type=Path, metavar="PATH")
+    made.add_argument("--cases", type=Path, metavar="DIR", help="test: labelled incidents instead of cases files")
+    made.add_argument("--write", type=Path, metavar="FILE", help="with --cases: write the table of results there")
     made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the titles")
     return made
 
@@ -34,12 +43,41 @@ def run(argv: list[str]) -> int:
         raise InfradocError(
             f"There is no folder {args.path}.", "Give a folder of rules, or none for the packaged ones."
         )
+    if args.cases is not None or args.write is not None:
+        return test_cases(args)
     if args.what == "list":
         return list_rules(args.path, args.lang)
     problems = lint(args.path) if args.what == "lint" else test(args.path)
     for problem in problems:
         print(problem)
     return 1 if problems else 0
+
+
+def test_cases(args: argparse.Namespace) -> int:
+    """Score labelled incidents; 1 when a case falls short. Raises InfradocError for wrong usage."""
+    from infradoc.accuracy import score, table
+
+    if args.what != "test" or args.cases is None:
+        raise InfradocError(
+            "--cases and --write belong to `infradoc rules test --cases DIR`.", "See `infradoc rules --help`."
+        )
+    if not args.cases.is_dir():
+        raise InfradocError(f"There is no folder {args.cases}.", "Give a folder of labelled cases.")
+    rows = score.score(args.cases, load_rules(args.path))
+    short = [row.short for row in rows if row.short]
+    for text in short:
+        print(text)
+    print(table.line(rows))
+    if args.write is not None:
+        _write(args.write, table.markdown(rows, f"infradoc rules test --cases {args.cases} --write {args.write}"))
+    return 1 if short else 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InfradocError(f"{path} cannot be written: {error.strerror}.", "Give another --write.") from error
 
 
 def list_rules(folder: Path | None, lang: str) -> int:
@@ -61,7 +99,7 @@ def lint(folder: Path | None) -> list[str]:
     problems = lint_rules(folder)
     if folder is None and not problems:
         problems = check_catalog(load_rules())
-    print(f"infradoc rules lint: {len(rule_files(folder or default_dir()))} rules", file=sys.stderr)
+    print(f"infradoc rules lint: {counted(len(rule_files(folder or default_dir())), 'rule')}", file=sys.stderr)
     return problems
 
 
@@ -81,5 +119,5 @@ def test(folder: Path | None) -> list[str]:
             continue
         count += len(results)
         problems += [f"{cases}: {result.problem}." for result in results if result.problem]
-    print(f"infradoc rules test: {count} cases", file=sys.stderr)
+    print(f"infradoc rules test: {counted(count, 'case')}", file=sys.stderr)
     return problems

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from infradoc.errors import InfradocError
-from infradoc.lengths.measured import Measured
+from infradoc.lengths.measured import Measured, token_count
+from infradoc.small_file import open_regular
 
 MAX_LINE_BYTES = 1 << 20  # a line with a whole prompt in it can be long; beyond this it is skipped and counted
-MAX_TOKENS = 1 << 31  # a count above this is damage
 
 _PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "n_prompt_tokens", "num_prompt_tokens", "prompt_len")
 _OUTPUT = ("completion_tokens", "output_tokens", "generated_tokens", "candidates_token_count", "output_len")
@@ -38,10 +38,13 @@ class LengthsError(InfradocError):
 
 
 def read_file(path: Path) -> Measured:
-    """All lengths in a file, `-` is not taken. Gzip is recognised by its content. Raises LengthsError."""
+    """All lengths in a file, `-` is not taken. Gzip is recognised by its content.
+
+    Raises LengthsError, also for a folder, a pipe or a device.
+    """
     found = Measured(path.name)
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
@@ -89,11 +92,11 @@ def add_line(found: Measured, line: bytes) -> None:
             return
     stop = _LLAMACPP.search(text)
     if stop is not None:
-        found.add(None, None, _count(int(stop.group(1))))
+        found.add(None, None, token_count(int(stop.group(1))))
         return
     prompt, output = (_IN_LINE[part].search(text) for part in ("prompt", "output"))
     if prompt is not None and output is not None:
-        found.add(_count(int(prompt.group(1))), _count(int(output.group(1))))
+        found.add(token_count(int(prompt.group(1))), token_count(int(output.group(1))))
 
 
 def add_row(found: Measured, row: dict[str, Any]) -> None:
@@ -101,15 +104,7 @@ def add_row(found: Measured, row: dict[str, Any]) -> None:
     holders = [row, *(row[key] for key in _NESTED if isinstance(row.get(key), dict))]
     holders += [inner["usage"] for inner in holders[1:] if isinstance(inner.get("usage"), dict)]
     values = {
-        part: next((n for holder in holders for key in keys if (n := _count(holder.get(key))) is not None), None)
+        part: next((n for holder in holders for key in keys if (n := token_count(holder.get(key))) is not None), None)
         for part, keys in (("prompt", _PROMPT), ("output", _OUTPUT), ("total", _TOTAL))
     }
     found.add(values["prompt"], values["output"], values["total"])
-
-
-def _count(value: Any) -> int | None:
-    """A plausible number of tokens; None for anything else."""
-    whole = (
-        isinstance(value, int | float) and not isinstance(value, bool) and value == value and abs(value) < MAX_TOKENS
-    )
-    return int(value) if whole and value >= 0 and value == int(value) else None

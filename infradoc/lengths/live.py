@@ -12,7 +12,7 @@ from typing import Any
 from infradoc.config import Config
 from infradoc.errors import InfradocError
 from infradoc.lengths.files import LengthsError, add_row
-from infradoc.lengths.measured import Bounds, Measured
+from infradoc.lengths.measured import Bounds, Measured, token_count
 from infradoc.lengths.proposal import Limits
 from infradoc.monitor.attach import Target, attach
 from infradoc.signals.frame import StoreFrame
@@ -21,6 +21,9 @@ from infradoc.signals.window import last_values
 from infradoc.sources.admin import AdminSource
 from infradoc.sources.fetch import Fetcher
 from infradoc.sources.metrics_page import server_root
+
+
+UNCUT = "llm_prompt_tokens_before_truncation"
 
 
 def read_server(spec: str, config: Config) -> tuple[Measured, Limits]:
@@ -38,7 +41,7 @@ def read_server(spec: str, config: Config) -> tuple[Measured, Limits]:
         limits = limits_of(frame)
         if limits.max_model_len is None:
             limits = limits.with_length(asked_length(target))
-        return each_request(target) or from_frame(frame, spec), limits
+        return each_request(target, frame) or from_frame(frame, spec), limits
     finally:
         target.close()
 
@@ -68,6 +71,9 @@ def read_recording(path: Path) -> tuple[Measured, Limits]:
 def from_frame(frame: StoreFrame, name: str) -> Measured:
     """Histograms of prompt and output lengths since the server's start. Raises LengthsError when it has none."""
     prompt, output = (buckets_of(frame, f"llm_request_{part}_tokens") for part in ("prompt", "output"))
+    whole = buckets_of(frame, UNCUT)
+    if max(whole.values(), default=0.0) >= MIN_SAMPLES_P99:  # what was cut or refused is in it, at its full length
+        prompt = whole
     if not prompt or not output:
         raise LengthsError(
             f"{name} shows no histograms of request lengths.",
@@ -88,8 +94,13 @@ def buckets_of(frame: StoreFrame, name: str) -> dict[float, float]:
     return counts
 
 
-def each_request(target: Target) -> Measured | None:
-    """The bundled engine's finished requests one by one, when it still knows enough of them for a P99."""
+def each_request(target: Target, frame: StoreFrame) -> Measured | None:
+    """The bundled engine's finished requests one by one, when it still knows enough of them for a P99.
+
+    None where prompts are cut: a finished request then tells what was left of it.
+    """
+    if any(value > 0 for _, value in last_values(frame, "llm_requests_truncated_total", math.inf)):
+        return None
     admin = next((source for source in target.sources if isinstance(source, AdminSource)), None)
     if admin is None or not admin.is_supported():
         return None
@@ -100,7 +111,7 @@ def each_request(target: Target) -> Measured | None:
     found = Measured(f"finished requests of {target.name}")
     for row in rows:
         if row.get("state") == "finished" and row.get("finish_reason") in ("stop", "length"):
-            found.add(_whole(row.get("prompt_tokens")), _whole(row.get("output_tokens")))
+            found.add(token_count(row.get("prompt_tokens")), token_count(row.get("output_tokens")))
     return found if found.n >= MIN_SAMPLES_P99 else None
 
 
@@ -112,8 +123,8 @@ def limits_of(frame: StoreFrame) -> Limits:
     known = {name: facts[name].value for name in ("max_model_len", "max_num_seqs") if name in facts}
     return Limits(
         system=frame.system,
-        max_model_len=_whole(known.get("max_model_len")),
-        max_num_seqs=_whole(known.get("max_num_seqs")),
+        max_model_len=token_count(known.get("max_model_len")),
+        max_num_seqs=token_count(known.get("max_num_seqs")),
         pool_tokens=int(sum(pool)) if pool else None,
         block_size=int(max(size)) if size else None,
     )
@@ -125,15 +136,8 @@ def asked_length(target: Target) -> int | None:
     try:
         page = fetcher.get(server_root(target.url) + "/v1/models")
         cards = json.loads(page.body)["data"] if page.status == 200 else []
-        return next((found for card in cards if (found := _whole(card.get("max_model_len")))), None)
+        return next((found for card in cards if (found := token_count(card.get("max_model_len")))), None)
     except (InfradocError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     finally:
         fetcher.close()
-
-
-def _whole(value: object) -> int | None:
-    if isinstance(value, str) and value.isdecimal() and len(value) < 11:
-        value = int(value)
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 31
-    return int(value) if usable else None  # type: ignore[call-overload]

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from infradoc.signals.percentiles import from_buckets, min_samples
+from infradoc.signals.percentiles import min_samples
 
 QUANTILES = (0.5, 0.9, 0.99)
 _TAIL = 1 - QUANTILES[-1]
+MAX_TOKENS = 1 << 31  # a count above this is damage
 
 
 @dataclass(slots=True)
@@ -61,6 +62,15 @@ class Measured:
         return sum(total > limit for total in self.totals) if self.exact else None
 
 
+def token_count(value: object) -> int | None:
+    """A plausible number of tokens, also from a text of digits; None for anything else, such as 3.5, true or 1e30."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < len(str(MAX_TOKENS)) + 1:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_TOKENS:
+        return None
+    return int(value) if value == int(value) else None
+
+
 def nearest_rank(values: Iterable[float], quantile: float) -> float:
     """The smallest value that at least `quantile` of all do not exceed; a value of the data, nothing interpolated."""
     ordered = sorted(values)
@@ -100,7 +110,7 @@ def bucket_above(cumulative: Mapping[float, float], quantile: float) -> float | 
     return None
 
 
-def interpolated(cumulative: Mapping[float, float], quantile: float) -> float | None:
-    """The usual estimate inside the bucket, for a table; None with too few samples."""
-    found = from_buckets(cumulative, quantile)
-    return found.value if found.n >= min_samples(quantile) else None
+def quantile_bound(cumulative: Mapping[float, float], quantile: float) -> float | None:
+    """An upper bound for the quantile: the edge of its bucket. None with too few samples, or in the open bucket."""
+    total = max(cumulative.values(), default=0.0)
+    return bucket_above(cumulative, quantile) if total >= min_samples(quantile) else None

@@ -71,6 +71,11 @@ class Origin:
         return f"{self.scheme}://{self.host_header}{self.base}"
 
 
+def is_plain_http(error: ssl.SSLError) -> bool:
+    """Whether a TLS handshake failed because the other side answered in plain text."""
+    return error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+
+
 def _is_host_name(host: str) -> bool:
     """Whether `host` can be looked up at all: no label is empty or too long."""
     try:

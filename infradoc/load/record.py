@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)')
+_LONGEST_SAID = 240  # characters
 
 
 @dataclass(slots=True)
@@ -101,3 +105,16 @@ def record_from(data: dict[str, Any]) -> RequestRecord | None:
         )
     except (TypeError, ValueError):
         return None
+
+
+def said(record: RequestRecord) -> str:
+    """What the server gave as the reason of a failure: `message` of its JSON, else its text; empty when none failed."""
+    text = record.error or ""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):  # also an answer that was cut to be kept
+        found = _MESSAGE.search(text)
+        return " ".join((found.group(1) if found else text).split())[:_LONGEST_SAID]
+    error = data.get("error", data) if isinstance(data, dict) else data
+    message = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(message or text).split())[:_LONGEST_SAID]

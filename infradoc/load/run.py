@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from infradoc.errors import InfradocError
-from infradoc.load.http import CutError, Origin, Pool, ProtocolError
-from infradoc.load.record import RequestRecord
+from infradoc.load.http import CutError, Origin, Pool, ProtocolError, is_plain_http
+from infradoc.load.record import RequestRecord, said
 from infradoc.load.send import Sender, prepare
 from infradoc.load.spec import ClassSpec, LoadSpec
 
 FIRST_LOOK_SECONDS = 10.0
+TELL_SECONDS = 1.0
 BACK_OFF_SECONDS = (0.2, 2.0)  # after a refused connection, doubling: a dead server must not be hammered
 
 
@@ -75,8 +76,14 @@ class Load:
         self.records: list[RequestRecord] = []
         self.stopping = asyncio.Event()
         self.in_flight = 0
+        self.no_model: RequestRecord | None = None  # the answer that says that the model asked for is not there
         self._issued: dict[str, int] = {}
         self._ids = 0
+
+    @property
+    def begun(self) -> int:
+        """Requests sent so far."""
+        return self._ids
 
     def next_index(self, spec: ClassSpec) -> int | None:
         """Index of the class's next request; None when no more are to be started."""
@@ -96,6 +103,9 @@ class Load:
             self.in_flight -= 1
         self.records.append(record)
         self.out.write(record)
+        if record.status == 404 and "model" in said(record).lower() and not any(other.ok for other in self.records):
+            self.no_model = record
+            self.stopping.set()
         return record
 
     async def closed_client(self, spec: ClassSpec, number: int) -> None:
@@ -158,12 +168,15 @@ async def run_load(
     tls: ssl.SSLContext | None = None,
     client_out: Path | None = None,
     stop: asyncio.Event | None = None,
+    progress: Callable[[Load], None] | None = None,
 ) -> LoadResult:
     """Send the load and return what was measured.
 
     `model` is asked of the server when not given. Setting `stop` ends the run and gives up what is in flight; when
     the time is up instead, requests in flight are waited for, at most `spec.timeout` seconds.
-    Raises InfradocError when the server cannot be reached at the start or the client file cannot be written.
+    `progress` is called about once a second.
+    Raises InfradocError when the server cannot be reached at the start, does not know the model, or the client file
+    cannot be written.
     """
     pool = Pool(Origin.parse(url), tls)
     sender = Sender(pool, headers or {}, spec.timeout)
@@ -172,17 +185,28 @@ async def run_load(
         with ClientFile(client_out) as out:
             load = Load(spec, name, sender, out)
             began = time.time()
-            unfinished = await drive(load, stop or asyncio.Event())
+            unfinished = await drive(load, stop or asyncio.Event(), progress)
     finally:
         pool.close()
+    if load.no_model is not None:
+        where = f"{pool.origin.url}{load.no_model.path}"
+        raise InfradocError(f"{where} does not know the model {name}: {said(load.no_model)}", "Give another --model.")
     ended = time.time()
     measured_to = min(ended, began + spec.duration) if spec.duration else ended
     measured_from = min(began + spec.warmup, measured_to)
     return LoadResult(pool.origin.url, name, spec, measured_from, measured_to, load.records, unfinished)
 
 
-async def drive(load: Load, stop: asyncio.Event) -> int:
+async def tell(load: Load, progress: Callable[[Load], None]) -> None:
+    """Report about once a second until cancelled."""
+    while True:
+        progress(load)
+        await asyncio.sleep(TELL_SECONDS)
+
+
+async def drive(load: Load, stop: asyncio.Event, progress: Callable[[Load], None] | None = None) -> int:
     """Run all classes to their end; returns how many requests were given up."""
+    told = [asyncio.create_task(tell(load, progress))] if progress is not None else []
     tasks = [task for spec in load.spec.classes for task in load.start(spec)]
     finished = asyncio.create_task(asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))
     stopped = asyncio.create_task(stop.wait())
@@ -194,7 +218,7 @@ async def drive(load: Load, stop: asyncio.Event) -> int:
             await asyncio.wait(either, timeout=load.spec.timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         unfinished = load.in_flight
-        for task in (*either, *tasks):
+        for task in (*either, *tasks, *told):
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
     for result in results:
@@ -215,9 +239,10 @@ async def served_model(pool: Pool, headers: Mapping[str, str]) -> str:
     except TimeoutError as error:
         raise InfradocError(f"{where} gave no answer in {FIRST_LOOK_SECONDS:g} s.", "Is the server ready?") from error
     except ssl.SSLError as error:
-        raise InfradocError(
-            f"No TLS connection to {where}: {error.reason or error}.", "Check the scheme or pass --ca."
-        ) from error
+        plain = is_plain_http(error)
+        why = "the server there speaks plain HTTP" if plain else error.reason or error
+        hint = f"Write {pool.origin.url.replace('https:', 'http:', 1)}." if plain else "Check the scheme or pass --ca."
+        raise InfradocError(f"No TLS connection to {where}: {why}.", hint) from error
     except OSError as error:
         raise InfradocError(
             f"No connection to {where}: {error.strerror or error}.", "Is the server running there?"

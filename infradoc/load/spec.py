@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from infradoc.errors import InfradocError
+from infradoc.small_file import read_small
 
 Kind = Literal["chat", "completion", "tokenize"]
 KINDS: tuple[Kind, ...] = ("chat", "completion", "tokenize")
+# Above what one client process can hold in memory or send: beyond it the load would measure the client, or kill it.
+MOST: Mapping[str, int] = {
+    "closed": 10_000,
+    "open": 10_000,
+    "prompt_tokens": 10_000_000,
+    "max_tokens": 10_000_000,
+    "bytes": 1 << 30,
+}
 EXAMPLE = "Example: --class chat:closed=4,kind=chat,prompt_tokens=24,max_tokens=12-36"
 
 
@@ -103,6 +112,9 @@ def class_from(name: str, values: Mapping[str, object]) -> ClassSpec:
         if key not in known:
             raise InfradocError(f"Request class {name}: {key!r} is not a key{nearest(key, known)}.", EXAMPLE)
         built[key] = convert(key, value, f"{key} of request class {name}")
+        largest = built[key].high if isinstance(built[key], Span) else built[key]
+        if key in MOST and largest > MOST[key]:
+            raise InfradocError(f"{key} of request class {name} is {value!r}.", f"At most {MOST[key]:,} makes sense.")
     spec = ClassSpec(name=name, **built)
     if (spec.closed is None) == (spec.open is None):
         raise InfradocError(
@@ -151,9 +163,12 @@ def load_spec(path: Path) -> LoadSpec:
     Raises InfradocError naming the file and the key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small(path).decode()
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        message = f"The load file {path} cannot be read: {error.strerror}."
+        raise InfradocError(message, "Give a TOML or JSON file.") from error
+    except (ValueError, RecursionError) as error:
         raise InfradocError(f"The load file {path} cannot be read: {error}.", "Write it as TOML or JSON.") from error
     try:
         return spec_from(data)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import platform
+import statistics
 from typing import Any
 
 from infradoc import __version__
+from infradoc.errors import visible
+from infradoc.load.record import said
 from infradoc.load.run import LoadResult
 from infradoc.load.stats import Distribution, shown
 from infradoc.load.window import Window, cut_window
+from infradoc.plurals import counted
 
 SCHEMA = "infradoc.bench/v1"
 LATENCIES = (("TTFT", "ttft"), ("ITL", "itl"), ("end-to-end", "e2e"))
@@ -26,10 +30,30 @@ def summarise(result: LoadResult) -> dict[str, Any]:
         "seed": result.spec.seed,
         "spec": result.spec.as_json(),
         "measured": {"from": round(begin, 3), "to": round(end, 3), "seconds": round(end - begin, 3)},
+        "begun": len(result.records) + result.unfinished,
         "unfinished": result.unfinished,
         "classes": {name: numbers(cut_window(result.records, begin, end, name)) for name in names},
         "total": numbers(cut_window(result.records, begin, end)),
+        "error_examples": error_examples(result),
+        "late_seconds": late_seconds(result),
     }
+
+
+def error_examples(result: LoadResult) -> dict[str, str]:
+    """What the server (or the client) said of the first failure of each kind."""
+    found: dict[str, str] = {}
+    for record in result.records:
+        if record.error_kind is not None:
+            found.setdefault(record.error_kind, said(record))
+    return found
+
+
+def late_seconds(result: LoadResult) -> float | None:
+    """Median seconds of the answers that came after the measured time, where none came within it."""
+    answered = [record for record in result.records if record.ok and record.e2e is not None]
+    if not answered or any(record.end < result.measured_to for record in result.records):
+        return None
+    return round(statistics.median(record.e2e or 0.0 for record in answered), 3)
 
 
 def numbers(window: Window) -> dict[str, Any]:
@@ -56,9 +80,20 @@ def table(summary: dict[str, Any]) -> str:
         lines += latency_lines(name, data)
     for name, data in [*summary["classes"].items(), ("total", summary["total"])]:
         lines.append(f"{name:<12} {rates(data)}")
+    for kind, text in summary["error_examples"].items():
+        lines.append(f"first {kind}: {visible(text)}")
+    if not summary["total"]["finished"] and summary["begun"]:
+        lines.append(none_finished(summary))
     if summary["unfinished"]:
-        lines.append(f"{summary['unfinished']} requests were given up when the run was stopped; they are not counted.")
+        lines.append(f"{counted(summary['unfinished'], 'request')} given up when the run was stopped; not counted.")
     return "\n".join(lines)
+
+
+def none_finished(summary: dict[str, Any]) -> str:
+    """Why there are no numbers although requests were sent."""
+    late, measured = summary["late_seconds"], summary["measured"]["seconds"]
+    took = "" if late is None else f"; answers took {late:.1f} s (median)"
+    return f"{counted(summary['begun'], 'request')} begun, none finished within the {measured:.1f} s measured{took}."
 
 
 def latency_lines(name: str, data: dict[str, Any]) -> list[str]:
@@ -76,7 +111,7 @@ def latency_lines(name: str, data: dict[str, Any]) -> list[str]:
 
 def rates(data: dict[str, Any]) -> str:
     """Throughput and errors of one class in one line."""
-    parts = [f"{data['finished']} requests ({data['requests_per_second']:.2f}/s)"]
+    parts = [f"{counted(data['finished'], 'request')} ({data['requests_per_second']:.2f}/s)"]
     if data["tokens_per_second"]:
         parts.append(f"{data['tokens_per_second']:.1f} tokens/s")
     if data["documents_per_second"]:

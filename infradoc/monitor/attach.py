@@ -47,7 +47,7 @@ class Target:
 
 def is_recording(spec: str, config: Config) -> bool:
     """Whether TARGET names a folder or file rather than a server; names of the configuration come first."""
-    if spec in config.targets or "://" in spec:
+    if not spec.strip() or spec in config.targets or "://" in spec:  # an empty text would be this folder
         return False
     path = Path(spec).expanduser()
     return path.exists() or is_archive(path) or (spec.startswith((".", "/", "~")))
@@ -73,7 +73,8 @@ def attach(spec: str, config: Config, period: float = 1.0) -> Target:
     if found.url:
         check_url(found.url)
     _check_system(spec, found)
-    return Target(spec, found, bind_sources(found), Store(found.system or None, period))
+    named = any(entry is found for entry in config.targets.values())
+    return Target(spec, found, bind_sources(found, named), Store(found.system or None, period))
 
 
 def check_url(url: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from infradoc_rules.engine import RuleResults
 from infradoc_rules.model import Finding
 from infradoc_rules.ranking import rank
+from infradoc_rules.schema import Rule
 
 # A finding that fires in at least this share of the later part of a recording is told even if it is over at the end.
 LATER_PART = 0.5
@@ -34,6 +35,7 @@ class FindingLog:
         self.judged: dict[str, int] = {}
         self.missing: dict[str, tuple[str, ...]] = {}
         self.essential: set[str] = set()
+        self.rules: dict[str, Rule] = {}
         self.count = 0
         self._open: dict[str, Finding] = {}
 
@@ -43,6 +45,7 @@ class FindingLog:
         for result in results.results:
             if result.state != "unknown":
                 self.judged[result.id] = self.judged.get(result.id, 0) + 1
+            self.rules[result.id] = result.rule
             if result.rule.essential:
                 self.essential.add(result.id)
             self.missing[result.id] = result.missing if result.state == "unknown" else ()

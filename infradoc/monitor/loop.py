@@ -72,6 +72,7 @@ SHOWN_BUCKETS = frozenset(
         "llm_inter_token_latency_seconds",
         "llm_request_seconds",
         "llm_request_prompt_tokens",
+        "llm_prompt_tokens_before_truncation",
         "llm_request_output_tokens",
         "llm_request_max_tokens",
     )

@@ -10,12 +10,15 @@ from typing import Any
 
 import httpx
 
+from infradoc.config import Auth
 from infradoc.errors import InfradocError
+from infradoc.sources.fetch import make_client
 from infradoc_rules.model import Value
 
 TIMEOUT_SECONDS = 90.0  # above the 60 s that the engine itself gives a worker to start, and a drain with a rebuild
 DRAIN_SECONDS = 10  # sent with each change, so that a server's own longer patience cannot outlast the timeout
 LEASE_SECONDS = 120
+_NOT_BEGUN = ("step_running", "change_under_way")
 
 
 class AdminError(InfradocError):
@@ -27,7 +30,7 @@ class AdminLost(AdminError):
 
 
 class AdminBusy(AdminError):
-    """The engine cannot do it now (409); it may be able to a moment later. Nothing was changed."""
+    """The engine cannot do it now (409, or 503 before it began); it may a moment later. Nothing was changed."""
 
 
 class AdminConflict(AdminError):
@@ -68,12 +71,15 @@ class InFlight:
 class AdminClient:
     """Talks to one engine. Close it, or use it in a `with` statement."""
 
-    def __init__(self, url: str, token: str | None, *, verify: str | bool = True) -> None:
+    def __init__(self, url: str, token: str | None, auth: Auth | None = None) -> None:
+        """`auth` names the certificate authority, the client certificate and the proxy on the way, as for watching.
+
+        Raises FetchError when one of their files cannot be used.
+        """
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify, trust_env=False
-        )
+        options: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT_SECONDS}
+        self._http = make_client(self.url, auth or Auth(), **options)
         self.holder = f"infradoc-{os.getpid()}"
 
     def __enter__(self) -> AdminClient:
@@ -193,8 +199,23 @@ def refusal(where: str, response: httpx.Response) -> AdminError:
         return AdminConflict(f"{where}: another writer holds the lease. {said}".strip(), "Wait until it is over.")
     if response.status_code == 404:
         return AdminError(f"{where} does not exist.", "Only the bundled engine can be changed while it runs.")
-    kind = AdminBusy if response.status_code == 409 else AdminLost if response.status_code >= 500 else AdminError
+    busy = response.status_code == 409 or (response.status_code == 503 and _never_began(response, said))
+    kind = AdminBusy if busy else AdminLost if response.status_code >= 500 else AdminError
     return kind(f"{where} answered {response.status_code}: {said or 'no reason given.'}")
+
+
+def _never_began(response: httpx.Response, said: str) -> bool:
+    """Whether a 503 came before anything was changed: what was cut off in the middle says "Already applied"."""
+    return _error_of(response).get("code") in _NOT_BEGUN and "Already applied" not in said
+
+
+def _error_of(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        data = response.json()
+    except (ValueError, RecursionError):
+        return {}
+    error = data.get("error") if isinstance(data, dict) else None
+    return error if isinstance(error, dict) else {}
 
 
 def sentence(response: httpx.Response) -> str:

@@ -20,9 +20,10 @@ from infradoc.remediation.admin import (
     EngineState,
     KnobState,
 )
-from infradoc.remediation.journal import ChangeRecord, Entry, Journal, intent
+from infradoc.remediation.journal import NEVER_SENT, ChangeRecord, Entry, Journal, intent
 from infradoc_rules.model import Value
 
+UNSETTLED = "The change is in the journal: run `infradoc undo` when the engine answers, it settles what became of it."
 _LONGEST_NOTE = 200  # characters of an engine's answer in the journal
 BUSY_SECONDS = 30.0  # patience with an engine that cannot go back yet: what needs the new limit has to end first
 _BUSY_PAUSE = 1.0
@@ -100,9 +101,12 @@ def after_error(admin: AdminClient, journal: Journal, entry: Entry, error: Admin
 
     Raises `error` when it did not, or only in part (which is then set back), and when that cannot be known.
     """
-    if isinstance(error, AdminLost):
-        admin.wait_for_turn(keep_lease=True)
-    state = admin.config()
+    try:
+        if isinstance(error, AdminLost):
+            admin.wait_for_turn(keep_lease=True)
+        state = admin.config()
+    except AdminError as lost:
+        raise AdminLost(lost.message, UNSETTLED) from lost
     moved = {name: old for name, old, _ in entry.moves if knob_of(state, name).value != old}
     if len(moved) == len(entry.moves):
         return state
@@ -129,7 +133,7 @@ def take_back(admin: AdminClient, journal: Journal, change: ChangeRecord) -> str
     state = admin.config()
     back = values_to_restore(entry, state)
     if not back:
-        journal.follow(entry, "undone", "was not in force")
+        journal.follow(entry, "undone", NEVER_SENT if entry.kind == "intent" else "was not in force")
         return f"{told_values(entry)} already: the change was not in force any more."
     journal.follow(entry, "undo_intent")
     restore(admin, back, state)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from infradoc.errors import InfradocError
 from infradoc.load.record import RequestRecord, from_line
+from infradoc.small_file import open_regular
 
+_HINT = "Give the file that `infradoc bench --client-out` writes."
 LOOK_BACK_BYTES = 4 * 1024 * 1024  # enough for the minutes before a change; older lines are not needed
 
 
@@ -25,15 +28,20 @@ class ClientLog:
             return 0
 
     def records(self) -> list[RequestRecord]:
-        """All records so far, with those written since the last call. A file that was cut is read from its start."""
+        """All records so far, with those written since the last call. A file that was cut is read from its start.
+
+        Raises InfradocError for what is there and cannot be read, or is no file.
+        """
         if self._size() < self._offset:
             self._offset, self._rest = 0, b""
         try:
-            with self.path.open("rb") as handle:
+            with open_regular(self.path) as handle:
                 handle.seek(self._offset)
                 data = handle.read()
         except FileNotFoundError:
             return self._records
+        except OSError as error:
+            raise InfradocError(f"The client file {self.path} cannot be read: {error.strerror}.", _HINT) from error
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         found = (from_line(line.decode("utf-8", errors="replace")) for line in lines)

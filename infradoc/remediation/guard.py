@@ -29,7 +29,7 @@ class Guard:
         """Why `knob` must not go from `old` to `new` now, as one sentence; None when it may."""
         for change in reversed(self.changes):
             for moved, before, after in change.intent.moves:
-                if moved == knob and change.last.kind != "failed":
+                if moved == knob and change.happened:
                     reason = self._against(change, (before, after), direction(old, new), now)
                     if reason is not None:
                         return reason

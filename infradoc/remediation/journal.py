@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from infradoc.errors import InfradocError
 from infradoc.model import PlanStep
@@ -25,6 +25,8 @@ from infradoc_rules.model import Value
 
 EntryKind = Literal["intent", "applied", "failed", "verdict", "undo_intent", "undone"]
 FILE_NAME = "journal.jsonl"
+NEVER_SENT = "never came into force"  # note of a change that was closed at its intent
+_LAST_TIME = 253402300800.0  # Unix seconds of the year 10000, from where on no calendar goes
 
 
 class JournalError(InfradocError):
@@ -72,6 +74,12 @@ class ChangeRecord:
     def open(self) -> bool:
         """Whether the change may be in force: sent or about to be sent, and not taken back."""
         return self.last.kind not in ("failed", "undone")
+
+    @property
+    def happened(self) -> bool:
+        """Whether the engine ever had it, as far as is known: a change that was never sent needs no cooldown."""
+        never_sent = self.last.kind == "undone" and self.last.note == NEVER_SENT
+        return self.last.kind != "failed" and not never_sent
 
 
 class Journal:
@@ -164,6 +172,21 @@ def parse(line: bytes) -> Entry | None:
     try:
         data = json.loads(line)
         also = tuple((str(knob), old, new) for knob, old, new in data.pop("also", ()))
-        return Entry(**data, also=also)
+        entry = Entry(**data, also=also)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
+    return entry if _is_sound(entry) else None
+
+
+def _is_sound(entry: Entry) -> bool:
+    """Whether every field has its type, and the time is one that a calendar can show."""
+    texts = (entry.change, entry.target, entry.knob, entry.finding, entry.action, entry.holder, entry.note)
+    numbers = isinstance(entry.time, int | float) and not isinstance(entry.time, bool)
+    values = (value for _, *ends in entry.moves for value in ends)
+    return (
+        entry.kind in get_args(EntryKind)
+        and all(isinstance(text, str) for text in texts)
+        and numbers
+        and 0 <= entry.time < _LAST_TIME  # false for nan
+        and all(value is None or isinstance(value, str | int | float | bool) for value in values)
+    )

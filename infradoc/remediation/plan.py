@@ -17,6 +17,7 @@ from infradoc.remediation.actions.base import LiveAction, further_values
 from infradoc.remediation.admin import EngineState
 from infradoc.remediation.guard import Guard, direction
 from infradoc_rules.actions import ACTIONS as ACTION_SPECS
+from infradoc_rules.actions import conflicting, means
 from infradoc_rules.model import Action, Finding, Value
 
 
@@ -80,7 +81,7 @@ def why_not(action: Action, context: Context, earlier: Sequence[PlanStep]) -> st
         values = {carried.knob: carried.target_value(action, state), **further_values(action, engine.knobs)}
     except ValueError as error:
         return str(error)
-    return contradicts(action, earlier) or next(
+    return contradicts(action, earlier, engine) or next(
         (
             reason
             for knob, value in values.items()
@@ -111,21 +112,27 @@ def not_permitted(knob: str, permissions: Permissions | None) -> str | None:
     return None
 
 
-def contradicts(action: Action, earlier: Sequence[PlanStep]) -> str | None:
-    """Whether a better step already moves the same knob the other way, by name or by value."""
+def contradicts(action: Action, earlier: Sequence[PlanStep], engine: EngineState) -> str | None:
+    """Whether a better step pushes a knob of this one the other way, or takes the memory that this one gives."""
+    against = conflicting(action.name) if action.name in ACTION_SPECS else frozenset()
+    ours = ways(action, engine)
     for step in earlier:
-        if step.action.knob != action.knob:
-            continue
-        spec = ACTION_SPECS.get(action.name)
-        opposed = spec is not None and spec.opposes == step.action.name
-        if opposed or way(step.action) != way(action):
-            return f"{step.finding} wants {action.knob} the other way, and ranks before."
+        theirs = ways(step.action, engine)
+        knob = next((name for name, way in ours.items() if theirs.get(name, way) != way), None)
+        if knob is None and step.action.name in against:
+            knob = action.knob
+            if step.action.knob != knob:
+                return f"{step.finding} wants to {means(step.action.name)}, which works against it, and ranks before."
+        if knob is not None:
+            return f"{step.finding} wants {knob} the other way, and ranks before."
     return None
 
 
-def way(action: Action) -> int:
-    """Direction of an action on its knob."""
-    return direction(action.from_value, action.to_value)
+def ways(action: Action, engine: EngineState) -> dict[str, int]:
+    """Direction of an action on each knob that it moves; one that stays where it is is not pushed either way."""
+    now = {name: engine.knobs[name].value for name, _ in action.also if name in engine.knobs}
+    further = {name: direction(now[name], value) for name, value in action.also if now.get(name, value) != value}
+    return {action.knob: direction(action.from_value, action.to_value), **further}
 
 
 def step_of(finding: Finding, action: Action, engine: EngineState | None) -> PlanStep:

@@ -18,11 +18,15 @@ from infradoc.remediation.client_log import ClientLog
 from infradoc.remediation.hold import HoldJudge
 from infradoc.remediation.journal import Journal
 from infradoc.remediation.measure import ClientMeasured, Measured, ServerMeasured
+from infradoc.remediation.plan import is_order
 from infradoc.remediation.verify import Case, judge
 from infradoc_rules.engine import RuleResults
 from infradoc_rules.lifecycle import StateName
 from infradoc_rules.model import SignalFrame
 from infradoc_rules.schema import Rule, Verify
+
+_LOOK_BACK = 30.0  # seconds without a finished request before a change that count as no load
+_SILENT_LOOKS = 3
 
 
 class Tick(Protocol):
@@ -101,6 +105,7 @@ class Fixer:
         self._timing = timing
         self._say = say
         self._frame: SignalFrame | None = None
+        self._silent = 0  # looks in a row at which the rule said nothing
 
     def run(self, rule: Rule, step: PlanStep | None, *, keep: bool = False) -> Outcome:
         """Judge `step` (None: no change) by `rule`. `keep` leaves a change in force that is not better.
@@ -108,22 +113,46 @@ class Fixer:
         Raises AdminError and InfradocError before or while changing; whatever interrupts the run after the change,
         Ctrl-C included, takes the change back first unless `keep`.
         """
-        self._say(f"baseline: measuring {self._timing.baseline:g} s")
-        begin = time.time()
-        if self._clients is not None:
-            self._clients.forget(begin)
-        self._watch(self._timing.baseline, rule)
-        end = time.time()
-        applied = apply(self._admin, self._journal, step) if step is not None else None
+        begin, end, alone = self._baseline(rule, step)
+        applied = self._apply(step) if step is not None else None
         self._say(f"{told(applied)} ({time.time() - end:.1f} s)")
         try:
-            return self._after(rule, applied, (begin, end), keep)
+            return self._after(rule, applied, (begin, end), keep, alone)
         except BaseException:
             if applied is not None and not keep:
                 self._say(self._back(applied)[1])
             raise
 
-    def _after(self, rule: Rule, applied: Applied | None, baseline: tuple[float, float], keep: bool) -> Outcome:
+    def _baseline(self, rule: Rule, step: PlanStep | None) -> tuple[float, float, bool]:
+        """Begin and end of the window before the change; whether it is an order that no load can be compared for."""
+        seconds = self._timing.baseline
+        began = time.time() - seconds
+        self._watch(0.0, rule)
+        assert self._frame is not None
+        now = time.time()
+        in_flight = bool(self._admin.in_flight().received)
+        idle = not in_flight and not ServerMeasured(self._frame, now - _LOOK_BACK, now).load()
+        if idle:
+            self._say("no request came of late, so there is nothing to compare; run load beside this for a comparison")
+        if idle and step is not None and is_order(step.action):
+            return began, now, True  # what was seen up to here tells what it tells
+        self._say(f"baseline: measuring {seconds:g} s")
+        begin = time.time()
+        if self._clients is not None:
+            self._clients.forget(begin)
+        self._watch(seconds, rule)
+        return begin, time.time(), False
+
+    def _apply(self, step: PlanStep) -> Applied:
+        try:
+            return apply(self._admin, self._journal, step)
+        except KeyboardInterrupt:
+            self._say("interrupted while the change was under way: it may still come into force; run `infradoc undo`")
+            raise
+
+    def _after(
+        self, rule: Rule, applied: Applied | None, baseline: tuple[float, float], keep: bool, alone: bool
+    ) -> Outcome:
         changed = time.time()
         settled = self._wait_for_old(self._timing.settle_limit, rule)
         settle_seconds = time.time() - changed
@@ -131,16 +160,22 @@ class Fixer:
             f"settled after {settle_seconds:.1f} s: "
             + ("all requests begun before are gone" if settled else "time is up")
         )
-        self._say(f"hold: measuring {self._timing.hold:g} s")
+        limit = f"{self._timing.hold:g} s"
+        self._say(f"waiting for the rule to be quiet, at most {limit}" if alone else f"hold: measuring {limit}")
         hold_begin = time.time()
         hold = HoldJudge(rule, hold_begin)
-        looks = self._watch(self._timing.hold, rule, hold=hold)
+        looks = self._watch(self._timing.hold, rule, until=self._is_quiet if alone else None, hold=hold)
         hold_end = time.time()
         self._wait_for_old(self._timing.tail_limit, rule)
         before, after = self._measured(*baseline), self._measured(hold_begin, hold_end)
-        verdict = judge(Case(before, after, hold.quiet(looks[-1].state if looks else None), rule.id, rule.verify))
+        quiet = hold.quiet(looks[-1].state if looks else None)
+        verdict = judge(Case(before, after, quiet, rule.id, rule.verify, alone))
         undone, note = self._conclude(verdict, applied, keep)
         return Outcome(verdict, before, after, applied, settle_seconds, settled, undone, note)
+
+    def _is_quiet(self) -> bool:
+        """Whether the rule has been silent for the last looks."""
+        return self._silent >= _SILENT_LOOKS
 
     def _conclude(self, verdict: Verdict, applied: Applied | None, keep: bool) -> tuple[bool, str]:
         """Journal the verdict and take the change back when it is not better."""
@@ -185,6 +220,7 @@ class Fixer:
             tick = self._watcher.tick(now)
             self._frame = tick.frame
             looks.append(Look(now, tick.results.by_id[rule.id].state))
+            self._silent = 0 if looks[-1].state in ("firing", "pending", "unknown") else self._silent + 1
             if hold is not None:
                 hold.look(tick.frame)
             if until is not None and until():

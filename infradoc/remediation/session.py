@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import urlsplit
 
 from infradoc.config import Config, TargetConfig
 from infradoc.errors import InfradocError
@@ -22,8 +21,7 @@ from infradoc.remediation.journal import Journal
 from infradoc.remediation.lengths import sent_tokens
 from infradoc.remediation.plan import Context, make_plan
 from infradoc.remediation.run import Fixer, Timing
-from infradoc.sources.credentials import admin_token
-from infradoc.sources.fetch import is_loopback
+from infradoc.sources.admin import token_for
 from infradoc_rules.catalog import Catalog, load_catalog
 from infradoc_rules.model import Fact, Finding
 from infradoc_rules.schema import Rule
@@ -55,7 +53,7 @@ class Session:
         lang: str = "en",
         journal: Journal | None = None,
     ) -> None:
-        """Raises TargetError, ConfigError or SecretError; makes no request."""
+        """Raises TargetError, ConfigError, SecretError or FetchError (its certificates); makes no request."""
         found = target_config(spec, config)
         if not found.url:
             raise InfradocError(f"{spec} has no server URL, only files.", "A fix needs a running server.")
@@ -71,8 +69,8 @@ class Session:
             attach(spec, Config({spec: found}, config.path)), self.catalog, lang, self._recent_actions()
         )
         self.clients = ClientLog(Path(found.client)) if found.client else None
-        local_port = urlsplit(self.url).port if is_loopback(self.url) else None  # a local token never leaves the host
-        self.admin = AdminClient(self.url, admin_token(found.auth, local_port), verify=found.auth.ca_file or True)
+        # Whoever has a server repaired has named it, so it may be shown the environment's token.
+        self.admin = AdminClient(self.url, token_for(self.url, found.auth, asked=True), found.auth)
 
     def __enter__(self) -> Session:
         return self

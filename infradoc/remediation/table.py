@@ -7,27 +7,39 @@ from typing import Any
 
 from infradoc.load.stats import percentile, shown
 from infradoc.model import Plan, PlanStep, Verdict
+from infradoc.plurals import agreeing, counted
 from infradoc.remediation.measure import ClientMeasured, Measured, Quantity
 from infradoc.remediation.plan import is_drain, is_live, is_order, loser
 from infradoc.remediation.run import Outcome
+from infradoc_rules.actions import means
+from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Finding
 from infradoc_rules.schema import VerifyMetric
 
 SHOWN_BLOCKS = 5  # of those that were given back; the data has them all
 QUANTILES = (0.5, 0.9, 0.99)
+LEAST_SAMPLES = 2  # in either window: a row of "-" says nothing
 LATENCIES = (
     ("TTFT", "client_time_to_first_token_seconds", "ttft"),
     ("ITL", "client_inter_token_latency_seconds", "itl"),
     ("end-to-end", "client_request_seconds", "e2e"),
 )
+SAID = {  # as `check` names them in the JSON: as people say them
+    **{signal: title for title, signal, _ in LATENCIES},
+    "llm_kv_leaked_block_age_seconds": "age of the oldest leaked block (s)",
+    "llm_generation_tokens_total": "tokens a second",
+    "llm_oom_total": "out-of-memory steps a second",
+    "llm_requests_truncated_total": "cut prompts a second",
+    "torch_alloc_retries_total": "retries of the allocator a second",
+}
 Row = tuple[str, str, str]
 
 
 def finding_lines(finding: Finding) -> list[str]:
     """A finding with its evidence."""
     lines = [f"finding: {finding.id} ({finding.severity}, confidence {finding.confidence:.2f}): {finding.title}"]
-    lines += [f"  evidence: {item.text}" for item in finding.evidence]
-    lines += [f"  cause:    {finding.cause}", f"  wrong if: {finding.falsifier}"]
+    lines += [f"  evidence: {agreeing(item.text)}" for item in finding.evidence]
+    lines += [f"  cause:    {agreeing(finding.cause)}", f"  wrong if: {finding.falsifier}"]
     return lines
 
 
@@ -38,30 +50,37 @@ def plan_lines(plan: Plan) -> list[str]:
     lines = ["plan:"]
     for place, step in enumerate(plan.steps, 1):
         lines += step_lines(place, step)
-    lines += [f"  left out: {knob}: {reason}" for knob, reason in plan.refused]
+    lines += [f"  left out: {knob_text(knob)}: {reason}" for knob, reason in plan.refused]
     return lines
+
+
+def knob_text(knob: str) -> str:
+    """A knob of the engine by its name; what is no setting of it in words."""
+    known = knob in knob_table() and knob_table()[knob].engine is not None
+    return knob if known else knob.replace("_", " ")
 
 
 def step_lines(place: int, step: PlanStep) -> list[str]:
     """One step with its cost and who pays."""
     action = step.action
     live = action.live and is_live(action)
-    how = ("live, through a drain" if is_drain(action) else "live") if live else "restart"
+    how = ("live, through a drain" if is_drain(action) else "live") if live else "restart" if action.flag else "by hand"
     risk = f"{action.risk}, nothing to take back" if is_order(action) else action.risk
-    lines = [f"  {place}. {change_of(step)}  [{how}, {risk}; {action.flag or action.knob}]  for {step.finding}"]
-    lines.append(f"     why:   {action.why}")
+    flag = f"; {action.flag}" if action.flag else ""
+    lines = [f"  {place}. {change_of(step)}  [{how}, {risk}{flag}]  for {step.finding}"]
+    lines.append(f"     why:   {agreeing(action.why)}")
     if action.cost:
-        lines.append(f"     cost:  {action.cost}")
+        lines.append(f"     cost:  {agreeing(action.cost)}")
     if loser(action):
         lines.append(f"     loser: {loser(action)}")
     return lines
 
 
 def change_of(step: PlanStep) -> str:
-    """What a step changes, all its knobs; an order has no values."""
+    """What a step changes, all its knobs; what has no values, such as an order, in words."""
     action = step.action
-    if is_order(action):
-        return action.knob
+    if is_order(action) or (action.from_value is None and action.to_value is None):
+        return means(action.name) or f"{action.change} {knob_text(action.knob)}"
     old = dict(step.undo_also)
     moves = [(action.knob, action.from_value, action.to_value)]
     moves += [(knob, old.get(knob), value) for knob, value in action.also if knob in old or not old]
@@ -76,6 +95,8 @@ def plain(value: object) -> str:
 def compare_lines(before: Measured, after: Measured) -> list[str]:
     """The before/after table of two windows."""
     where = "at the client" if after.source == "client" else "by the server (no client measurements)"
+    if not before.load() and not after.load():
+        return ["nothing to compare: no load before or after"]
     rows = [("", f"before ({before.end - before.begin:.0f} s)", f"after ({after.end - after.begin:.0f} s)")]
     rows += latency_rows(before, after)
     rows += [throughput_row("tokens/s", before.tokens_per_second(), after.tokens_per_second())]
@@ -92,26 +113,27 @@ def compare_lines(before: Measured, after: Measured) -> list[str]:
 
 def latency_rows(before: Measured, after: Measured) -> list[Row]:
     """P50, P90 and P99 of each latency, by class where the clients say it."""
+    found: list[tuple[str, Quantity, Quantity, float]] = []
     if isinstance(before, ClientMeasured) and isinstance(after, ClientMeasured):
-        return [
-            (f"{cls} {title} P{q * 100:.0f}", exact(before, cls, key, q), exact(after, cls, key, q))
+        found = [
+            (f"{cls} {title} P{q * 100:.0f}", exact(before, cls, key, q), exact(after, cls, key, q), q)
             for cls in sorted({*before.load(), *after.load()})
             for title, _, key in LATENCIES
-            if getattr(before.window(cls), key) or getattr(after.window(cls), key)
             for q in QUANTILES
         ]
-    rows = []
-    for title, signal, _ in LATENCIES:
-        for q in QUANTILES:
-            metric = VerifyMetric(signal=signal, quantile=q, at_most=1.0)
-            rows.append((f"{title} P{q * 100:.0f}", cell(before.metric(metric), q), cell(after.metric(metric), q)))
-    return rows
+    else:
+        for title, signal, _ in LATENCIES:
+            for q in QUANTILES:
+                metric = VerifyMetric(signal=signal, quantile=q, at_most=1.0)
+                found.append((f"{title} P{q * 100:.0f}", before.metric(metric), after.metric(metric), q))
+    shown_rows = [row for row in found if max(row[1].n, row[2].n) >= LEAST_SAMPLES]
+    return [(name, cell(one, q), cell(two, q)) for name, one, two, q in shown_rows]
 
 
-def exact(measured: ClientMeasured, cls: str, key: str, q: float) -> str:
+def exact(measured: ClientMeasured, cls: str, key: str, q: float) -> Quantity:
     """One quantile of one class."""
     samples: Sequence[float] = sorted(getattr(measured.window(cls), key))
-    return cell(Quantity(percentile(samples, q), len(samples)), q)
+    return Quantity(percentile(samples, q), len(samples))
 
 
 def cell(quantity: Quantity, q: float) -> str:
@@ -140,8 +162,15 @@ def check_lines(verdict: Verdict) -> list[str]:
             if check.before is None and check.after is None
             else f": {number(check.before)} -> {number(check.after)}{bound}"
         )
-        lines.append(f"  {words[check.passed]:<11} {check.name}{numbers}")
+        lines.append(f"  {words[check.passed]:<11} {in_words(check.name)}{numbers}")
     return lines
+
+
+def in_words(text: str) -> str:
+    """A check or a reason with names of signals as people say them."""
+    for signal, said in SAID.items():
+        text = text.replace(signal, said)
+    return text
 
 
 def number(value: float | None) -> str:
@@ -153,7 +182,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     """Table, checks, and what became of the change; without the verdict line."""
     lines = told_lines(outcome)
     lines += compare_lines(outcome.before, outcome.after)
-    lines += ["checks:", *check_lines(outcome.verdict), f"  {outcome.verdict.reason}", f"  {outcome.note}"]
+    lines += ["checks:", *check_lines(outcome.verdict), f"  {in_words(outcome.verdict.reason)}", f"  {outcome.note}"]
     return lines
 
 
@@ -167,7 +196,7 @@ def told_lines(outcome: Outcome) -> list[str]:
     ]
     more = len(blocks) - len(lines)
     lines += [f"  and {more} more"] if more > 0 else []
-    return [f"given back: {len(blocks)} leaked blocks, the oldest first", *lines] if blocks else []
+    return [f"given back: {counted(len(blocks), 'leaked block')}, the oldest first", *lines] if blocks else []
 
 
 def reclaimed_blocks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:

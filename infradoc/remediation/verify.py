@@ -31,10 +31,13 @@ class Case:
     quiet: bool | None
     rule: str
     verify: Verify
+    alone: bool = False  # something done once on an engine without load: there is nothing to compare
 
 
 def judge(case: Case) -> Verdict:
     """The verdict with all its checks; missing samples give `inconclusive`, never `fixed`."""
+    if case.alone:
+        return judge_alone(case)
     checks = (rule_check(case), *metric_checks(case), *throughput_checks(case), error_check(case), *cut_checks(case))
     facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
     difference = load_difference(case.before.load(), case.after.load())
@@ -44,6 +47,19 @@ def judge(case: Case) -> Verdict:
     if case.after.source == "server":
         reason += " Measured by the server itself: what waits in front of it is not seen."
     return Verdict(name, checks, reason, facts)
+
+
+def judge_alone(case: Case) -> Verdict:
+    """What can be said without load: whether the rule is quiet, and what it names where that was measured."""
+    measured = [check for check in metric_checks(case) if check.passed is not None]
+    checks = (rule_check(case), *measured)
+    facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
+    failed = [check.name for check in checks if check.passed is False]
+    if failed:
+        return Verdict("not_fixed", checks, f"Not met: {'; '.join(failed)}.", facts)
+    if case.quiet is None:
+        return Verdict("inconclusive", checks, f"{case.rule} could not be judged without load.", facts)
+    return Verdict("fixed", checks, "Done, and the rule is quiet. Nothing to compare: no load.", facts)
 
 
 def conclude(case: Case, checks: tuple[Check, ...]) -> tuple[VerdictName, str]:

@@ -5,17 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infradoc.monitor.findings import FindingLog
+from infradoc.plurals import agreeing
+from infradoc.report.idle import is_idle, needs_traffic
 from infradoc.report.model import SCHEMA, Report, Status
-from infradoc.report.vitals import Vitals, read_vitals
 from infradoc.report.words import words
-from infradoc.signals.frame import StoreFrame
-from infradoc.signals.store import Store
-from infradoc_rules.model import Action, Evidence, Finding, Value
+from infradoc_rules.knobs import knob_table
+from infradoc_rules.model import Action, Change, Evidence, Finding, SignalFrame, Value
 
-_MISSING_SHOWN = 3
+# What watches a live server loads numpy; a post-mortem needs none of it and half its time would go there.
+if TYPE_CHECKING:
+    from infradoc.monitor.findings import FindingLog
+    from infradoc.report.vitals import Vitals
+    from infradoc.signals.frame import StoreFrame
+    from infradoc.signals.store import Store
+
+_SHOWN_BY = (
+    ("gpu_", "gpu"),
+    ("torch_", "allocator"),
+    ("log_event", "log"),
+    ("client_", "client"),
+    ("config_", "settings"),
+    ("proc_", "host"),
+    ("host_", "host"),
+)  # start of a signal's name, who shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +47,19 @@ class Observation:
 
 def build_report(seen: Observation, lang: str = "en") -> Report:
     """Report v1 of one target."""
+    from infradoc.report.vitals import read_vitals
+
     say = words(lang)
     findings = seen.log.reported()
     vitals = read_vitals(seen.frame, seen.seconds, lang)
     hidden = [say["source_failed"].format(source=name, error=text) for name, text in seen.store.errors.items()]
     hidden += seen.blind_spots
-    blind = seen.log.blind
-    hidden += needs_lines(blind, say)
+    idle = not findings and is_idle(seen.frame, seen.seconds)
+    unseen = {name for name, rule in seen.log.rules.items() if idle and needs_traffic(rule)}
+    if idle:
+        hidden.insert(0, say["idle"].format(seconds=seen.seconds))
+        hidden += [say["need_traffic"].format(ids=", ".join(sorted(unseen)))] if unseen else []
+    hidden += needs_lines({name: lacks for name, lacks in seen.log.blind.items() if name not in unseen}, say)
     for why in dict.fromkeys(vitals.missing.values()):
         hidden.append(f"{', '.join(name for name, reason in vitals.missing.items() if reason == why)}: {why}")
     if seen.store.dropped_series:
@@ -49,11 +69,11 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
         "status": status_of(findings, seen.log.enough_seen and server_seen(seen.store)),
         "target": {"name": seen.name, "system": seen.store.system, "version": seen.store.version},
         "vitals": {name: number(value) for name, value in vitals.values.items()},
-        "findings": [finding_part(finding) for finding in findings],
-        "checked": list(seen.log.checked),
+        "findings": [finding_part(finding, seen.frame) for finding in findings],
+        "checked": sorted(name for name in seen.log.checked if name not in unseen),
         "not_visible": list(dict.fromkeys(hidden)),
         "unparsed_lines": seen.unparsed_lines,
-        "observed": _observed(seen, vitals),
+        "observed": _observed(seen, vitals) | ({"idle": True} if idle else {}),
     }
 
 
@@ -96,31 +116,34 @@ def server_seen(store: Store) -> bool:
 
 
 def needs_lines(blind: Mapping[str, Sequence[str]], say: Mapping[str, str]) -> list[str]:
-    """What each blind rule needs; those that only lack a GPU to look at share one line."""
-    gpu = [name for name, missing in blind.items() if missing and all(what.startswith("gpu_") for what in missing)]
-    lines = [say["needs"].format(id=name, missing=shortened(what)) for name, what in blind.items() if name not in gpu]
-    return [*lines, say["needs_gpu"].format(ids=", ".join(gpu))] if gpu else lines
+    """What the blind rules need, in words: one line for those that lack the same."""
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for name, missing in blind.items():
+        kinds = sorted({kind_of(what) for what in missing}) or ["page"]
+        lacking.setdefault(tuple(kinds), []).append(name)
+    return [
+        say["needs"].format(ids=", ".join(sorted(names)), missing=say["and_also"].join(say[f"lack_{k}"] for k in kinds))
+        for kinds, names in sorted(lacking.items())
+    ]
 
 
-def shortened(missing: Sequence[str]) -> str:
-    """The first missing signals, and how many more there are."""
-    shown = ", ".join(missing[:_MISSING_SHOWN]) or "?"
-    rest = len(missing) - _MISSING_SHOWN
-    return f"{shown} (+{rest})" if rest > 0 else shown
+def kind_of(missing: str) -> str:
+    """Who would show a missing signal."""
+    return next((kind for start, kind in _SHOWN_BY if missing.startswith(start)), "page")
 
 
-def finding_part(finding: Finding) -> dict[str, Any]:
-    """One finding as the report shows it."""
+def finding_part(finding: Finding, frame: SignalFrame | None = None) -> dict[str, Any]:
+    """One finding as the report shows it; `frame` knows the engine and the present values of its knobs."""
     return {
         "id": finding.id,
         "severity": finding.severity,
         "confidence": round(finding.confidence, 3),
         "role": finding.role,
         "title": finding.title,
-        "cause": finding.cause,
-        "impact": finding.impact,
+        "cause": agreeing(finding.cause),
+        "impact": agreeing(finding.impact),
         "evidence": [_evidence_part(entry) for entry in finding.evidence],
-        "actions": [_action_part(action) for action in finding.actions],
+        "actions": [_action_part(action, frame) for action in finding.actions],
         "falsifier": finding.falsifier,
         "explains": list(finding.explains),
         "playbook": finding.playbook or finding.id,
@@ -129,7 +152,7 @@ def finding_part(finding: Finding) -> dict[str, Any]:
 
 def _evidence_part(evidence: Evidence) -> dict[str, Any]:
     return {
-        "text": evidence.text,
+        "text": agreeing(evidence.text),
         "source": evidence.source,
         "signal": evidence.signal,
         "value": number(evidence.value),
@@ -138,8 +161,8 @@ def _evidence_part(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _action_part(action: Action) -> dict[str, Any]:
-    return {
+def _action_part(action: Action, frame: SignalFrame | None) -> dict[str, Any]:
+    part: dict[str, Any] = {
         "knob": action.knob,
         "change": action.change,
         "from": plain(action.from_value),
@@ -147,10 +170,37 @@ def _action_part(action: Action) -> dict[str, Any]:
         "flag": action.flag,
         "live": action.live,
         "risk": action.risk,
-        "cost": action.cost,
-        "why": action.why,
+        "cost": agreeing(action.cost),
+        "why": agreeing(action.why),
         "name": action.name,
     }
+    if action.also:
+        part["also"] = [_also_part(knob, value, frame) for knob, value in action.also]
+    return part
+
+
+def _also_part(knob: str, value: Value, frame: SignalFrame | None) -> dict[str, Any]:
+    """A further knob of the same change: all or nothing."""
+    fact = frame.facts.get(knob) if frame is not None else None
+    present = plain(fact.value) if fact is not None else None
+    known = frame is not None and knob in knob_table()
+    return {
+        "knob": knob,
+        "change": change_between(present, value),
+        "from": present,
+        "to": plain(value),
+        "flag": knob_table().flag(frame.system, knob, value) if known and frame is not None else None,
+    }
+
+
+def change_between(present: Value | None, value: Value) -> Change:
+    """The kind of a change: a switch is enabled or disabled, a known number grows or shrinks, all else is set."""
+    if isinstance(value, bool):
+        return "enable" if value else "disable"
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (present, value))
+    if not numbers or present == value:
+        return "set"
+    return "increase" if float(value) > float(present or 0) else "decrease"
 
 
 def number(value: float | None) -> float | None:

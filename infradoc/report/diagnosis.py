@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+from infradoc.errors import InfradocError
 from infradoc.monitor.attach import Target
 from infradoc.report.build import Observation, build_report, unknown_report
 from infradoc.report.model import Report
 from infradoc.report.words import words
+from infradoc.sources.recording import Recording, row_time
 from infradoc_rules.catalog import Catalog
 
 
@@ -39,16 +42,27 @@ def why_blind(source: object) -> str | None:
     return str(text) if explain is not None and (text := explain()) else None
 
 
+def outside(recording: Recording, path: Path) -> InfradocError:
+    """Nothing lies in the time asked for: from when to when the recording runs."""
+    times = [time for row in recording.rows("scrapes.jsonl.gz") if (time := row_time(row)) is not None]
+    if not times:
+        return InfradocError(f"{path} holds no page in the time asked for.", "Leave --since and --until out.")
+    first, last = (datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds") for time in (min(times), max(times)))
+    return InfradocError(f"{path} holds no page in the time asked for.", f"It runs from {first} to {last}.")
+
+
 def diagnose_recording(
     path: Path, catalog: Catalog, lang: str = "en", since: float | None = None, until: float | None = None
 ) -> Report:
-    """Replay a recording and report. Raises RecordingError when it is none."""
+    """Replay a recording and report. Raises RecordingError when it is none, InfradocError for a time outside it."""
     from infradoc.monitor.replay import Replay
 
     replay = Replay(path, catalog, lang)
     replay.run(since, until)
     name = str(path)
     say = words(lang)
+    if replay.last is None and (since is not None or until is not None):
+        raise outside(replay.recording, path)
     if replay.last is None:
         return unknown_report(name, [say["no_metrics"]])
     recording = replay.recording

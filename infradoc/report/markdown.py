@@ -18,12 +18,12 @@ def escape(text: object) -> str:
 
 def to_markdown(report: Report, lang: str = "en") -> str:
     """The whole report."""
-    from infradoc.report.text import vitals_line
+    from infradoc.report.text import status_text, vitals_line
 
     say = words(lang)
     target = report["target"]
     what = " ".join(str(part) for part in (target["system"], target["version"]) if part)
-    lines = [f"## {say[report['status']]} {escape(target['name'])}" + (f" ({escape(what)})" if what else "")]
+    lines = [f"## {status_text(report, say)} {escape(target['name'])}" + (f" ({escape(what)})" if what else "")]
     for place, finding in enumerate(report["findings"], 1):
         lines += ["", *_finding(place, finding, say)]
     lines += ["", f"**{say['vitals']}**: {vitals_line(report, say)}"]

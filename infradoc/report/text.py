@@ -53,7 +53,7 @@ def _print(report: Report, say: Mapping[str, str], out: Console) -> None:
 def _headline(report: Report, say: Mapping[str, str]) -> Text:
     status, target = report["status"], report["target"]
     line = Text("● ", style=_STATUS_STYLE[status])
-    line.append(say[status], style=_STATUS_STYLE[status])
+    line.append(status_text(report, say), style=_STATUS_STYLE[status])
     what = " ".join(str(part) for part in (target["system"], target["version"]) if part)
     line.append(f"  {target['name']}")
     if what:
@@ -62,6 +62,12 @@ def _headline(report: Report, say: Mapping[str, str]) -> Text:
     if observed and observed["looks"]:
         line.append("  " + say["watched"].format(seconds=observed["seconds"], ticks=observed["looks"]), style="dim")
     return line
+
+
+def status_text(report: Report, say: Mapping[str, str]) -> str:
+    """The status in words; "healthy" of an idle server is said with its limits."""
+    idle = report["status"] == "ok" and report.get("observed", {}).get("idle")
+    return say["ok_idle" if idle else report["status"]]
 
 
 def _title(place: int, finding: Mapping[str, Any], say: Mapping[str, str]) -> Text:
@@ -105,17 +111,33 @@ def _evidence(entry: Mapping[str, Any]) -> Text:
 
 def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
     """What to type, or to do where there is nothing to type; from what, and how it takes effect."""
-    head = str(action["flag"] or means(action.get("name", ""), say["lang"]) or f"{action['change']} {action['knob']}")
-    notes = []
-    if action["from"] is not None or action["to"] is not None:
-        # Under its own name, because a flag may count in another unit (blocks for tokens).
-        ends = [value_text(action["from"]), "->", value_text(action["to"])]
-        notes.append(" ".join([action["knob"], *(end for end in ends if end)]))
+    head = str(action["flag"] or in_words(action, say["lang"]))
+    also: list[Mapping[str, Any]] = action.get("also", [])
+    more = [str(one["flag"]) for one in also if one["flag"] and f" {one['flag']} " not in f" {head} "]
+    head = " ".join([head, *more])
+    # Under their own names, because a flag may count in another unit (blocks for tokens).
+    moves = (move for one in (action, *also) if (move := move_text(one)))
+    notes = [f" {say['and']} ".join(moves)]
     if action["live"]:
         notes.append(say["live"])
     elif action["risk"] == "disruptive" and action["flag"]:  # what is not the server's own takes no restart of it
         notes.append(say["restart"])
-    return head + (f"  ({'; '.join(notes)})" if notes else "")
+    told = "; ".join(note for note in notes if note)
+    return head + (f"  ({told})" if told else "")
+
+
+def in_words(action: Mapping[str, Any], lang: str) -> str:
+    """What an action does, where the engine has no flag for it: its knob's name is one of ours, not of the user's."""
+    name = str(action["knob"]).replace("_", " ")
+    return means(str(action.get("name", "")), lang) or f"{action['change']} {name}"
+
+
+def move_text(one: Mapping[str, Any]) -> str:
+    """`max_num_seqs 16 -> 8`; empty where neither value is known."""
+    if one["from"] is None and one["to"] is None:
+        return ""
+    ends = [value_text(one["from"]), "->", value_text(one["to"])]
+    return " ".join([str(one["knob"]), *(end for end in ends if end)])
 
 
 def value_text(value: object) -> str:

@@ -28,6 +28,15 @@ class Ring:
         self._times: Floats = np.empty(min(_FIRST, 2 * limit), dtype=np.float64)
         self._values: Floats = np.empty_like(self._times)
 
+    @classmethod
+    def of(cls, limit: int, times: Sequence[float], values: Sequence[float]) -> Ring:
+        """A ring that holds a copy of these samples, at most `limit`."""
+        ring = cls(limit)
+        ring._times = np.array(times, dtype=np.float64)
+        ring._values = np.array(values, dtype=np.float64)
+        ring._end = len(ring._times)
+        return ring
+
     def __len__(self) -> int:
         return self._end - self._start
 
@@ -59,5 +68,10 @@ class Ring:
         """Times and values up to and including `until`, oldest first, without copying."""
         start, end = self._start, self._end
         if end > start and self._times[end - 1] > until:
-            end = start + int(np.searchsorted(self._times[start:end], until, side="right"))
+            end = until_index(self._times, start, end, until)
         return self._times[start:end], self._values[start:end]  # type: ignore[return-value]
+
+
+def until_index(times: Floats, start: int, end: int, until: float) -> int:
+    """The end of the part of times[start:end] that is not later than `until`."""
+    return start + int(np.searchsorted(times[start:end], until, side="right"))

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from infradoc.model import Reading, Sample
+from infradoc.signals.collection import Collection
 from infradoc.signals.frame import StoreFrame
 from infradoc.signals.ring import Ring
+from infradoc.signals.table import Labels
+from infradoc.signals.twins import Twins
 from infradoc_rules.model import Event, Fact, Series, Value
-from infradoc_rules.promql import STALE_NAN
 from infradoc_rules.signals import family
 
 # What runs now beats what was asked for at the start: a command line cannot overwrite what the server itself says.
 FACT_RANK = {"launch": 0, "log": 1, "host": 1, "client": 1, "metrics": 2, "admin": 3}
-
-Labels = tuple[tuple[str, str], ...]
-SeriesKey = tuple[str, Labels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +58,12 @@ class Store:
         self.events: deque[Event] = deque(maxlen=self.limits.events)
         self.marks: deque[ChangeMark] = deque(maxlen=self.limits.marks)
         self.dropped_series = 0  # most that one reading showed beyond the limit
-        self.late_samples = 0
-        self._rings: dict[str, dict[Labels, Ring]] = {}
-        self._label_maps: dict[Labels, dict[str, str]] = {}
-        self._count = 0
-        self._live: dict[str, set[SeriesKey]] = {}
+        self._series = Collection(self.limits.samples_per_series, self.limits.series)
         self._last_good: dict[str, float] = {}
         self._errors: dict[str, str] = {}
         self._family_times: dict[str, Ring] = {}
         self._fact_rank: dict[str, int] = {}
+        self._twins = Twins()
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -80,8 +76,8 @@ class Store:
             self._last_good[source] = time
         else:
             self._errors[source] = reading.error
-            self._mark_stale(self._live.pop(source, set()), time)
-        self.events.extend(reading.events)
+            self._series.fail(source, time)
+        self.events.extend(self._twins.once(source, reading.events) if reading.events else ())
         self._add_facts(reading.facts, source, time)
         self._add_health(reading)
 
@@ -90,44 +86,12 @@ class Store:
         self.provides = (self.provides or frozenset()) | frozenset(names)
 
     def _add_samples(self, source: str, time: float, samples: Sequence[Sample]) -> None:
-        before = self._live.get(source, set())
-        now: set[SeriesKey] = set()
-        families: dict[str, float] = {}
-        dropped = 0
-        for sample in samples:
-            dropped += not self._append(sample.name, sample.labels, sample.time, sample.value)
-            now.add((sample.name, sample.labels))
-        self.dropped_series = max(self.dropped_series, dropped)
-        for name in {name for name, _ in now}:
-            families[family(name)] = time
-        self._mark_stale(before - now, time)
-        self._live[source] = now
-        for prefix, moment in families.items():
+        self.dropped_series = max(self.dropped_series, self._series.add(source, time, samples))
+        for prefix in {family(name) for name in {sample.name for sample in samples}}:
             ring = self._family_times.get(prefix)
             if ring is None:
                 ring = self._family_times[prefix] = Ring(self.limits.samples_per_series)
-            ring.append(moment, 0.0)
-
-    def _append(self, name: str, labels: Labels, time: float, value: float) -> bool:
-        """Store one sample; False when its series is one too many."""
-        by_labels = self._rings.get(name)
-        if by_labels is None:
-            by_labels = self._rings[name] = {}
-        ring = by_labels.get(labels)
-        if ring is None:
-            if self._count >= self.limits.series:
-                return False
-            ring = by_labels[labels] = Ring(self.limits.samples_per_series)
-            self._count += 1
-        if not ring.append(time, value):
-            self.late_samples += 1
-        return True
-
-    def _mark_stale(self, keys: Iterable[SeriesKey], time: float) -> None:
-        for name, labels in keys:
-            ring = self._rings.get(name, {}).get(labels)
-            if ring is not None:
-                ring.append(time, STALE_NAN)
+            ring.append(time, 0.0)
 
     def _add_facts(self, facts: Sequence[Fact], source: str, time: float) -> None:
         rank = FACT_RANK.get(source, 1)
@@ -146,19 +110,24 @@ class Store:
 
     def _add_health(self, reading: Reading) -> None:
         labels: Labels = (("source", reading.source),)
-        self._append("target_up", labels, reading.time, 0.0 if reading.error else 1.0)
+        self._series.append("target_up", labels, reading.time, 0.0 if reading.error else 1.0)
         if reading.error is None:
-            self._append("target_scrape_seconds", labels, reading.time, reading.seconds)
+            self._series.append("target_scrape_seconds", labels, reading.time, reading.seconds)
         last = self._last_good.get(reading.source)
         if last is not None:
-            self._append("target_sample_age_seconds", labels, reading.time, reading.time - last)
+            self._series.append("target_sample_age_seconds", labels, reading.time, reading.time - last)
 
     # --- out --------------------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> frozenset[str]:
         """Series names that have samples."""
-        return frozenset(self._rings)
+        return self._series.names
+
+    @property
+    def late_samples(self) -> int:
+        """Samples that were left out because they were not later than the newest of their series."""
+        return self._series.late
 
     @property
     def errors(self) -> Mapping[str, str]:
@@ -173,20 +142,16 @@ class Store:
     def series(self, name: str, until: float) -> list[Series]:
         """All series of one name with samples up to `until`."""
         found = []
-        for labels, ring in self._rings.get(name, {}).items():
-            times, values = ring.view(until)
+        for labels, place in self._series.listing(name):
+            times, values = place.view(until)
             if len(times):
-                shown = self._label_maps.get(labels)
-                if shown is None:
-                    shown = self._label_maps[labels] = dict(labels)
-                found.append(Series(name, shown, times, values))
+                found.append(Series(name, labels, times, values))
         return found
 
     def look_times(self, until: float) -> list[float]:
         """Times of the looks of the source that looked most often, failed ones included."""
-        rings = self._rings.get("target_up", {}).values()
-        longest = max(rings, key=len, default=None)
-        return [float(time) for time in longest.view(until)[0]] if longest is not None else []
+        looks = [place.view(until)[0] for _, place in self._series.listing("target_up")]
+        return [float(time) for time in max(looks, key=len, default=())]
 
     def zero_series(self, name: str, until: float) -> Series | None:
         """A series that is 0 at every look at the family of `name`; None when the family was never seen."""

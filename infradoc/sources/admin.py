@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 from infradoc.config import Auth
 from infradoc.errors import InfradocError
 from infradoc.model import Reading
-from infradoc.sources.credentials import admin_token
+from infradoc.sources.credentials import ADMIN_TOKEN_ENV, admin_token
 from infradoc.sources.fetch import Fetcher, FetchError, is_loopback
 from infradoc.sources.metrics_page import server_root
 from infradoc_rules.model import Event, Fact
@@ -20,27 +21,50 @@ Origin = Literal["flag", "config", "log", "default", "api", "metrics", "file"]
 _ORIGINS = frozenset({"flag", "config", "log", "default", "api", "metrics", "file"})
 
 
+def token_for(url: str, auth: Auth, *, asked: bool = False) -> str | None:
+    """The admin token for the engine at `url`, None where there is none that it may be shown; see `admin_token`.
+
+    The token files of this machine open its own engines: no other host is shown one, whatever its port.
+    """
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return admin_token(auth, port if is_loopback(url) else None, asked=asked)
+
+
 class AdminSource:
-    """Asks `/admin/config` and `/admin/blocks` now and then. Needs the admin token; says so once when there is none."""
+    """Asks `/admin/config` and `/admin/blocks` now and then. Needs the admin token; `asked` as for `token_for`."""
 
     name = "admin"
     provides: frozenset[str] = frozenset()
 
     def __init__(
-        self, url: str, auth: Auth | None = None, interval: float = 5.0, wanted: Callable[[], bool] | None = None
+        self,
+        url: str,
+        auth: Auth | None = None,
+        interval: float = 5.0,
+        wanted: Callable[[], bool] | None = None,
+        asked: bool = False,
     ) -> None:
         self.interval = interval
         self._wanted = wanted
         self.root = server_root(url)
+        self._asked = asked
         self._auth = auth or Auth()
         self._fetcher = Fetcher(url, self._auth)
 
     def token(self) -> str | None:
-        """The admin token, if it can be had. Raises SecretError when one is configured and missing.
+        """The admin token, if it can be had. Raises SecretError when one is configured and missing."""
+        return token_for(self.root, self._auth, asked=self._asked)
 
-        The token files of this machine open its own engines: no other host is shown one, whatever its port.
-        """
-        return admin_token(self._auth, urlsplit(self.root).port if is_loopback(self.root) else None)
+    def why_not(self) -> str | None:
+        """Why a bundled engine's configuration cannot be seen although a token is at hand; None when it can."""
+        if self._asked or (self._wanted is not None and not self._wanted()):
+            return None
+        if self.is_supported() or not os.environ.get(ADMIN_TOKEN_ENV, "").strip():
+            return None
+        return (
+            f"{ADMIN_TOKEN_ENV} is sent only to this machine and to targets of infradoc.toml: name {self.root} there."
+        )
 
     def is_supported(self) -> bool:
         """Whether the target is the bundled engine and there is a token to ask with."""
@@ -130,7 +154,7 @@ def leaked_facts(blocks: dict[str, Any], source: str) -> list[Fact]:
 def integrity_events(blocks: dict[str, Any], now: float, source: str) -> list[Event]:
     """An event when the engine's own audit of its block ledger fails."""
     verdict = blocks.get("integrity")
-    if verdict in (None, "ok"):
+    if verdict is None or str(verdict).startswith("ok"):  # leaks have a rule of their own
         return []
     return [Event("kv_check_failed", 0, {"pool": "kv", "fatal": False}, now, "serving", source, str(verdict)[:500])]
 

@@ -11,6 +11,7 @@ from infradoc.sources.amdsmi import AmdSmiSource
 from infradoc.sources.base import Source
 from infradoc.sources.client import ClientSource
 from infradoc.sources.fetch import is_loopback
+from infradoc.sources.gpu_apart import ApartSource
 from infradoc.sources.gpu_processes import Family
 from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
@@ -19,8 +20,8 @@ from infradoc.sources.metrics_page import MetricsPageSource
 from infradoc.sources.nvml import NvmlSource
 
 
-def bind_sources(config: TargetConfig) -> list[Source]:
-    """Sources of a target, in the order in which a tick reads them.
+def bind_sources(config: TargetConfig, named: bool = False) -> list[Source]:
+    """Sources of a target, in the order in which a tick reads them. `named`: infradoc.toml has it.
 
     The host and its GPUs are looked at when the URL is this machine, unless the configuration says otherwise; the
     command line of the server's process then gives the launch facts.
@@ -38,7 +39,7 @@ def bind_sources(config: TargetConfig) -> list[Source]:
     if metrics is not None:
         sources.append(metrics)
         page = metrics
-        sources.append(AdminSource(config.url, config.auth, wanted=lambda: page.system == "infradoc"))
+        sources.append(AdminSource(config.url, config.auth, wanted=lambda: page.system == "infradoc", asked=named))
     if host is not None:
         sources.append(host)
     sources += _gpus(config, host)
@@ -59,7 +60,7 @@ def _gpus(config: TargetConfig, host: HostSource | None) -> list[Source]:
     def family() -> Family:
         return Family.of(host.last_row.get("procs", [])) if host is not None else Family()
 
-    return [NvmlSource(family, indices, asked), AmdSmiSource(family, indices)]
+    return [ApartSource(NvmlSource(family, indices, asked)), ApartSource(AmdSmiSource(family, indices))]
 
 
 def _port(url: str) -> int | None:

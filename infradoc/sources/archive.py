@@ -28,6 +28,8 @@ KNOWN_FILES = frozenset(
     }
 )
 LOG_SUFFIXES = (".log",)
+# What only `infradoc record` writes: a folder without any of them is a pile of artefacts, whatever its logs are called.
+RECORDED_FILES = frozenset({"scrapes.jsonl.gz", "host.jsonl.gz", "gpu.jsonl.gz", "events.jsonl.gz", "client.jsonl"})
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_MEMBERS = 10_000
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
@@ -40,6 +42,20 @@ class RecordingError(InfradocError):
 def is_archive(path: Path) -> bool:
     """Whether a file looks like an archive by its name."""
     return path.name.endswith(ARCHIVE_SUFFIXES)
+
+
+def holds_recording(path: Path) -> bool:
+    """Whether a folder or an archive is what `infradoc record` wrote; an archive that cannot be read counts as one."""
+    if path.is_dir():
+        return any((path / name).is_file() for name in RECORDED_FILES)
+    if not is_archive(path) or not path.is_file():
+        return False
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            names = (PurePosixPath(member.name).name for member, _ in zip(archive, range(MAX_MEMBERS), strict=False))
+            return any(name in RECORDED_FILES for name in names)
+    except (tarfile.TarError, OSError, EOFError, zlib.error):
+        return True
 
 
 class RecordingFiles:

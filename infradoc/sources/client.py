@@ -161,7 +161,9 @@ class ClientSource:
 
     def why_not(self) -> str | None:
         """A phrase for the report when the file is missing."""
-        return None if self.is_supported() else f"there is no file {self._path}"
+        if self.is_supported():
+            return None
+        return f"{self._path} is a folder" if self._path.is_dir() else f"there is no file {self._path}"
 
     @property
     def bad_lines(self) -> int:

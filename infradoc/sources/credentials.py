@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infradoc.config import Auth
 from infradoc.errors import InfradocError
+from infradoc.small_file import read_small
 
 ADMIN_TOKEN_ENV = "INFRADOC_ADMIN_TOKEN"
 RUNTIME_DIR_ENV = "INFRADOC_RUNTIME_DIR"
@@ -26,9 +27,10 @@ def read_secret(env: str, file: str, what: str) -> str | None:
         return value.strip()
     if file:
         try:
-            value = Path(file).read_text(encoding="utf-8").strip()
+            value = read_small(Path(file)).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SecretError(f"The {what} file {file} cannot be read: {error}.") from error
+            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+            raise SecretError(f"The {what} file {file} cannot be read: {reason}.", "Check its path.") from error
         if not value:
             raise SecretError(f"The {what} file {file} is empty.", "Write the secret into it.")
         return value
@@ -76,20 +78,24 @@ def runtime_dir() -> Path:
         return platformdirs.user_runtime_path("infradoc")
 
 
-def admin_token(auth: Auth, port: int | None) -> str | None:
-    """The admin token of a bundled engine on `port`: configured, INFRADOC_ADMIN_TOKEN, or the engine's token file.
+def admin_token(auth: Auth, port: int | None, *, asked: bool = False) -> str | None:
+    """The admin token of a bundled engine: configured, INFRADOC_ADMIN_TOKEN, or the engine's token file.
 
-    None when there is none; raises SecretError when one is configured and cannot be had.
+    port: of an engine on this machine's loopback; None for one elsewhere, which no token file here belongs to. asked:
+    whether the user named this server, in infradoc.toml or as what to act on. None when there is no token for it;
+    raises SecretError when one is configured and cannot be had.
     """
     configured = _header_secret(auth.admin_token_env, auth.admin_token_file, "admin token")
     if configured:
         return configured
-    if os.environ.get(ADMIN_TOKEN_ENV, "").strip():
+    # Whatever answers with a metrics page like ours would be given the token, and could then change the real engine: so
+    # the environment's token, which names no server, goes to this machine and to where the user said it belongs.
+    if (port is not None or asked) and os.environ.get(ADMIN_TOKEN_ENV, "").strip():
         return _header_secret(ADMIN_TOKEN_ENV, "", "admin token")
     if port is None:
         return None
     path = runtime_dir() / f"engine-{port}.token"
     try:
-        return path.read_text(encoding="utf-8").strip() or None
-    except OSError:
+        return read_small(path).decode().strip() or None
+    except (OSError, UnicodeDecodeError):
         return None

@@ -6,9 +6,11 @@ Redirects are not followed: a credential must not travel to an address that the 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import ssl
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,11 +20,14 @@ import httpx
 from infradoc.config import Auth
 from infradoc.errors import InfradocError
 from infradoc.sources.credentials import basic_auth, request_headers
+from infradoc.sources.plain_http import PlainHttp, PlainTrouble, chunks
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 5.0
 TOTAL_SECONDS = 10.0
+_PROXY_VARIABLES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_HEADERS = {"User-Agent": "infradoc", "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
 class FetchError(InfradocError):
@@ -52,22 +57,22 @@ class Fetcher:
         self._auth = auth
         self._total = total_seconds
         self._client = self._build(url, auth)
+        short = urlsplit(url).scheme == "http" and is_loopback(url) and not auth.proxy and not auth.basic_user
+        self._plain = PlainHttp(url, CONNECT_SECONDS, READ_SECONDS) if short else None
 
     @staticmethod
     def _build(url: str, auth: Auth) -> httpx.Client:
-        secure = url.startswith("https:")
-        return httpx.Client(
-            timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
-            headers={"User-Agent": "infradoc", "Accept-Encoding": "identity"},
-            verify=_tls_context(auth) if secure else False,  # plain HTTP: skip loading the certificate store
-            proxy=auth.proxy or None,
-            trust_env=not is_loopback(url),  # a proxy variable must not catch requests to this machine
-            follow_redirects=False,
-        )
+        limits = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+        return make_client(url, auth, timeout=limits, headers=_HEADERS, follow_redirects=False)
 
     def get(self, url: str, *, token: str | None = None, max_bytes: int = MAX_BODY_BYTES) -> Page:
         """GET `url`. `token` replaces the target's own credentials. Raises FetchError or SecretError."""
         headers = {"Authorization": f"Bearer {token}"} if token else request_headers(self._auth)
+        if self._plain is not None:
+            try:
+                return self._get_plain(self._plain, url, headers, max_bytes)
+            except PlainTrouble:
+                pass  # httpx says what it is
         options: dict[str, Any] = {"headers": headers}
         basic = None if token else basic_auth(self._auth)
         if basic is not None:
@@ -75,21 +80,32 @@ class Fetcher:
         started = time.monotonic()
         try:
             with self._client.stream("GET", url, **options) as response:
-                body = self._body(response, url, started, max_bytes)
+                body = self._body(response.iter_bytes(), url, started, max_bytes)
         except httpx.HTTPError as error:
             raise explain(error, url) from error
         except (httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise FetchError("url", f"{url} is not a usable address: {error}.", "Check the URL.") from error
-        sized = "content-length" in response.headers or "chunked" in response.headers.get("transfer-encoding", "")
-        kind = response.headers.get("content-type", "")
-        return Page(url, response.status_code, kind, body, time.monotonic() - started, sized)
+        return _page(url, response.status_code, response.headers, body, started)
 
-    def _body(self, response: httpx.Response, url: str, started: float, max_bytes: int) -> bytes:
-        parts: list[bytes] = []
+    def _get_plain(self, plain: PlainHttp, url: str, headers: dict[str, str], max_bytes: int) -> Page:
+        started = time.monotonic()
+        try:
+            response = plain.get(url, _HEADERS | headers)
+            body = self._body(chunks(response), url, started, max_bytes)
+        except TimeoutError as error:
+            plain.close()
+            raise _silent(url) from error
+        except (PlainTrouble, FetchError):
+            plain.close()  # what is left of the answer must not be taken for the next one
+            raise
+        return _page(url, response.status, response.headers, body, started)
+
+    def _body(self, parts: Iterable[bytes], url: str, started: float, max_bytes: int) -> bytes:
+        taken: list[bytes] = []
         size = 0
-        for chunk in response.iter_bytes():
-            parts.append(chunk)
-            size += len(chunk)
+        for part in parts:
+            taken.append(part)
+            size += len(part)
             if size > max_bytes:
                 limit = max_bytes // (1024 * 1024)
                 raise FetchError("huge", f"{url} sends more than {limit} MiB.", "This is not a metrics page.")
@@ -97,11 +113,41 @@ class Fetcher:
                 raise FetchError(
                     "timeout", f"{url} did not finish within {self._total:g} s.", "The server is overloaded."
                 )
-        return b"".join(parts)
+        return b"".join(taken)
 
     def close(self) -> None:
         """Close connections."""
         self._client.close()
+        if self._plain is not None:
+            self._plain.close()
+
+
+def _page(url: str, status: int, headers: Any, body: bytes, started: float) -> Page:
+    """`headers` is httpx's or the standard library's: both take names in any case."""
+    sized = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")
+    return Page(url, status, headers.get("content-type", ""), body, time.monotonic() - started, sized)
+
+
+def _silent(url: str) -> FetchError:
+    hint = "The server is overloaded or its event loop is blocked."
+    return FetchError("timeout", f"{url} did not answer within {READ_SECONDS:g} s.", hint)
+
+
+def make_client(url: str, auth: Auth, **options: Any) -> httpx.Client:
+    """A client that reaches a target through its certificate authority, client certificate and proxy.
+
+    Raises FetchError, also for proxy variables of the environment that cannot be used.
+    """
+    verify = _tls_context(auth) if url.startswith("https:") else False  # plain HTTP: skip loading the store
+    from_env = not is_loopback(url)  # a proxy variable must not catch requests to this machine
+    try:
+        return httpx.Client(verify=verify, proxy=auth.proxy or None, trust_env=from_env, **options)
+    except (ImportError, httpx.InvalidURL, ValueError) as error:  # SOCKS would need another package
+        why = "SOCKS is not supported" if isinstance(error, ImportError) else str(error).rstrip(".")
+        names = [name for name in _PROXY_VARIABLES if os.environ.get(name) or os.environ.get(name.lower())]
+        where = ", ".join(["proxy of the target"] if auth.proxy else names) or "the URL"
+        hint = "Give an http:// or https:// proxy, or unset the variable for this command."
+        raise FetchError("url", f"{url} cannot be reached as the proxy settings say ({where}): {why}.", hint) from error
 
 
 def is_loopback(url: str) -> bool:
@@ -149,8 +195,7 @@ def explain(error: httpx.HTTPError, url: str) -> FetchError:
     if isinstance(error, httpx.ConnectTimeout):
         return FetchError("timeout", f"{place} did not accept within {CONNECT_SECONDS:g} s.", "Is a firewall between?")
     if isinstance(error, httpx.TimeoutException):
-        hint = "The server is overloaded or its event loop is blocked."
-        return FetchError("timeout", f"{url} did not answer within {READ_SECONDS:g} s.", hint)
+        return _silent(url)
     if isinstance(error, httpx.UnsupportedProtocol):
         return FetchError("url", f"{url} is no http:// or https:// address.", "Give the server's URL.")
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError):

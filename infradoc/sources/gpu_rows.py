@@ -2,6 +2,7 @@
 
 The NVML and AMD sources and recordings share this. A row is one look: `{"t", "source": "nvml"|"amdsmi", "driver",
 "gpus": [...], "xids": [...], "lost": [...]}`; figures are in base units (bytes, watts, joules, hertz, seconds, ratios).
+A row with `"silent": SECONDS` says that the driver has not answered for so long.
 Only faults become events (`xid`, `gpu_lost`): processes and active reasons are series here, and events of every look
 would make rules over logs believe that a log was read.
 """
@@ -96,6 +97,8 @@ class GpuRows:
         events = [*self._xid_events(row, time, name), *self._lost_events(lost, time, name)]
         if lost and not gpus:
             return Reading(name, time, events=events, error=lost_sentence(lost))
+        if is_number(row.get("silent")) and not gpus:
+            return Reading(name, time, events=events, error=silent_sentence(name, float(row["silent"])))
         # While the server restarts, the GPUs that it had are still its own.
         if any("server" in _owners(gpu) for gpu in gpus):
             self._own = {int(gpu["gpu"]) for gpu in gpus if _owners(gpu) & {"server", "unknown"}}
@@ -155,6 +158,12 @@ def lost_sentence(lost: Sequence[Mapping[str, Any]]) -> str:
     code = lost[0].get("code")
     what = "needs a reset" if code == 16 else "is lost: it fell off the bus"
     return f"GPU {names} {what}; the kernel log names the cause (dmesg | grep -i xid)."
+
+
+def silent_sentence(source: str, seconds: float) -> str:
+    """One sentence about a driver that does not answer; `source` is the name of what asks it."""
+    what = {"nvml": "NVML"}.get(source, source)
+    return f"{what} has not answered for {seconds:.0f} s: the driver may hang; see the kernel log (dmesg)."
 
 
 def gpu_samples(gpu: Mapping[str, Any], time: float, driver: str = "") -> list[Sample]:

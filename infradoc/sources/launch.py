@@ -1,35 +1,47 @@
-"""The launch command of a server as facts: each flag that names a knob, under the canonical name."""
+"""The launch command of a server as facts: each flag that names a knob, under the canonical name.
+
+Facts beside the knobs: target.system, target.version (from an image's tag), model.name, env.NAME, container.*, and
+gpu.name / gpu.count where a comment on the command names the device ("# 4x A10").
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
-from infradoc_rules.knobs import knob_table
-from infradoc_rules.maps.info import parse_value
-from infradoc_rules.model import Fact, Value
+from infradoc.sources.launch_container import docker_run, image_system, is_container
+from infradoc.sources.launch_env import env_facts
+from infradoc.sources.launch_flags import flag_facts, is_switch, takes_value, typed
+from infradoc_rules.model import Fact
+from infradoc_rules.sizing.gpus import gpu_named
 
 _SYSTEMS = (
-    ("vllm", re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints|\bvllm/vllm-openai\b")),
-    ("sglang", re.compile(r"\bsglang\b")),
+    ("vllm", re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints|\bvllm/vllm-openai\b|\bvllm-openai\b")),
+    ("sglang", re.compile(r"\bsglang[. ](?:launch_server|serve|srt)\b|\blmsysorg/sglang\b|\bsglang\b(?!\.bench)")),
     ("tgi", re.compile(r"\btext-generation-(?:launcher|inference)\b")),
-    ("llamacpp", re.compile(r"\bllama-server\b|\bllama\.cpp\b")),
+    (
+        "llamacpp",
+        re.compile(r"\bllama-(?:server|cli)\b|\bllama\.cpp\b|\bllamafile\b|\bllama_cpp\.server\b|--llamacpp\b"),
+    ),
     ("lmdeploy", re.compile(r"\blmdeploy\b")),
-    ("trtllm", re.compile(r"\btrtllm-serve\b")),
+    ("trtllm", re.compile(r"\btrtllm-(?:serve|llmapi-launch)\b|\btensorrt_llm\b")),
     ("ollama", re.compile(r"\bollama\b")),
     ("infradoc", re.compile(r"\binfradoc(?:_engine)?\s+serve\b")),
 )
-_ASSIGNMENT = re.compile(r"^[A-Z_][A-Z0-9_]*=")
-# Spellings that count a knob in another unit than the canonical one: kept apart under a name of their own ...
-_OTHER_UNIT = {
-    ("vllm", "--num-gpu-blocks-override"): "kv.pool_blocks_override",
-    ("vllm", "--kv-cache-memory-bytes"): "kv.pool_bytes_override",
-    ("vllm", "--kv-cache-memory"): "kv.pool_bytes_override",
-    ("lmdeploy", "num_gpu_blocks"): "kv.pool_blocks_override",
+_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
+_POSITIONAL = {
+    "vllm": ("serve",),
+    "lmdeploy": ("api_server", "gradio", "chat"),
+    "trtllm": ("trtllm-serve", "serve"),
+    "ollama": ("run",),
+    "infradoc": ("serve",),
 }
-# ... or scaled where the factor is fixed.
-_GIB = frozenset({"--swap-space", "--cpu-offload-gb", "--kv-offloading-size", "--hicache-size"})
-_MIB = frozenset({"--cache-ram", "--fit-target"})
+_ENDS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1", "2>", "&>", "<"})
+_BEFORE = frozenset({"env", "sudo", "nohup", "exec", "time", "export"})
+_CONTINUED = re.compile(r"\\[ \t]*\n")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]{0,200}))?\})")
+_COUNTED = re.compile(r"(?i)\b(\d{1,4}) ?[x\u00d7] ?(?:nvidia )?(.{2,40})")
 
 
 def system_of(command: str) -> str | None:
@@ -37,58 +49,154 @@ def system_of(command: str) -> str | None:
     return next((system for system, pattern in _SYSTEMS if pattern.search(command)), None)
 
 
-def launch_facts(command: str, source: str = "launch.txt") -> list[Fact]:
-    """Facts of a launch command: the system, and the value of every flag or variable that is a known knob."""
+def launch_facts(command: str, source: str | None = "launch.txt") -> list[Fact]:
+    """Facts of one or several launch commands with their variables, container options and comments."""
     system = system_of(command)
-    words = split_command(command)
     facts = [Fact("target.system", system, "flag", source)] if system else []
+    for words in _commands(command):
+        facts += command_facts(words, system, source)
+    facts += comment_facts(command, source)
+    return facts
+
+
+def command_facts(words: Sequence[str], system: str | None, source: str | None) -> list[Fact]:
+    """Facts of the words of one command. `system`: the engine of the text around it.
+
+    Of a command that names no engine beside one that does (a client, a benchmark) only the variables count.
+    """
+    facts: list[Fact] = []
+    rest = list(words)
+    while rest and (_ASSIGNMENT.match(rest[0]) or rest[0] in _BEFORE):
+        name, equals, text = rest.pop(0).partition("=")
+        facts += env_facts(system, name, text, source) if equals else ()
+    if is_container(rest):
+        started = docker_run(rest, source)
+        inside = system_of(" ".join(started.words)) or image_system(started.image) or system
+        for name, text in started.env:
+            facts += env_facts(inside, name, text, source)
+        return facts + started.facts + _program(inside, started.words, source)
+    own = system_of(" ".join(rest))
+    if own is None and system is not None and rest and not rest[0].startswith("-"):
+        return facts
+    return facts + _program(own or system, rest, source)
+
+
+def _program(system: str | None, words: Sequence[str], source: str | None) -> list[Fact]:
+    shell = bool(words) and words[0].rpartition("/")[2] in ("bash", "sh", "zsh")
+    if shell and len(words) > 2 and re.fullmatch(r"-\w*c", words[1]):
+        return [fact for inner in _commands(words[2]) for fact in command_facts(inner, system, source)]
+    return argument_facts(system, words, source)
+
+
+def argument_facts(system: str | None, words: Sequence[str], source: str | None) -> list[Fact]:
+    """Facts of a program's own words: flags with their values, and the model that it is given without a flag."""
+    facts: list[Fact] = []
+    model = ""
     at = 0
     while at < len(words):
         word = words[at]
         at += 1
-        if _ASSIGNMENT.match(word):
-            name, _, text = word.partition("=")
-            facts += _fact(system, name, text, source)
-        elif word.startswith("-") and len(word) > 1:
+        if word.startswith("-") and len(word) > 1:
             name, equals, text = word.partition("=")
-            if not equals and at < len(words) and _is_value(words[at]):
-                text = words[at]
+            values: list[str] = []
+            while not equals and at < len(words) and _is_value(words[at]):
+                if (values and not words[at].isdecimal()) or (not values and not takes_value(system, name, words[at])):
+                    break  # only lists of numbers go over several words
+                values.append(words[at])
                 at += 1
-            facts += _fact(system, name, text, source)
-    return facts
+            facts += flag_facts(system, name, text if equals else " ".join(values), source)
+        elif _ASSIGNMENT.match(word):
+            name, _, text = word.partition("=")
+            facts += env_facts(system, name, text, source)
+        elif words[at - 2 : at - 1] and words[at - 2].rpartition("/")[2] in _POSITIONAL.get(system or "", ()):
+            model = model or ("" if word in ("serve", "api_server") else word)
+        elif not model and "/" in word and is_switch(words[at - 2]) and system in _POSITIONAL and at > 1:
+            model = word
+    return [*facts, *model_facts(model, facts, source)]
+
+
+def model_facts(model: str, facts: Sequence[Fact], source: str | None) -> Iterator[Fact]:
+    """model_checkpoint of a model given without a flag, and model.name either way."""
+    flagged = next((str(fact.value) for fact in facts if fact.name == "model_checkpoint"), "")
+    if model and not flagged:
+        yield Fact("model_checkpoint", model, "flag", source)
+    if flagged or model:
+        yield Fact("model.name", flagged or model, "flag", source)
+
+
+def comment_facts(command: str, source: str | None) -> Iterator[Fact]:
+    """gpu.name and gpu.count that a comment names: "# 4x A10", "# Tesla V100". What tools print beats them."""
+    for comment in re.findall(r"(?:^|\s)#\s?(.{0,200})", command):
+        counted = _COUNTED.search(comment)
+        gpu = gpu_named(comment)
+        if gpu is not None:
+            yield Fact("gpu.name", gpu.name, "default", source)
+            if counted is not None and gpu_named(counted[2]) is not None:
+                yield Fact("gpu.count", int(counted[1]), "default", source)
+            return
 
 
 def split_command(command: str) -> list[str]:
     """Words of a command over several lines with continuations; comments and unclosed quotes are forgiven."""
-    text = command.replace("\\\n", " ")
+    text = _CONTINUED.sub(" ", command)
     try:
         return shlex.split(text, comments=True)
     except ValueError:
-        return text.split()
+        return _forgiven(text)
+
+
+def _forgiven(text: str) -> list[str]:
+    return re.sub(r"(?m)(^|\s)#.*$", " ", text).split()
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The words of each command of a script: one a line or a quoted run of lines, parted at `&&`, `;` and pipes.
+
+    Variables that a line above has set are filled in: start scripts keep the model's name in one.
+    """
+    known: dict[str, str] = {}
+    pending = ""
+    lines = _CONTINUED.sub(" ", text).split("\n")
+    for index, line in enumerate(lines):
+        pending += line
+        try:
+            words = shlex.split(pending, comments=True)
+        except ValueError:
+            if index + 1 < len(lines):
+                pending += "\n"
+                continue
+            words = _forgiven(pending)
+        pending = ""
+        for command in _parted([_filled(word, known) for word in words]):
+            plain = command[1:] if command[:1] == ["export"] else command
+            if all(_ASSIGNMENT.match(word) for word in plain):
+                known.update((word.split("=", 1)[0], word.split("=", 1)[1]) for word in plain)
+            yield command
+
+
+def _filled(word: str, known: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        return known.get(found[1] or found[2], found[3] or found[0])
+
+    return _VARIABLE.sub(value, word) if "$" in word else word
+
+
+def _parted(words: Sequence[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    for word in words:
+        if word in _ENDS:
+            yield part
+            part = []
+        elif word.endswith(";"):
+            yield [*part, word.rstrip(";")]
+            part = []
+        else:
+            part.append(word)
+    yield part
 
 
 def _is_value(word: str) -> bool:
     return not word.startswith("-") or re.fullmatch(r"-\d+(\.\d+)?", word) is not None
 
 
-def _fact(system: str | None, name: str, text: str, source: str) -> list[Fact]:
-    known = knob_table().resolve(system, name)
-    if known is None and name.startswith("--no-"):
-        known = knob_table().resolve(system, "--" + name.removeprefix("--no-"))
-        known = (known[0], not known[1]) if known else None
-    if known is None:
-        return []
-    knob, negated = known
-    value = typed(text)
-    if isinstance(value, bool) or text == "":
-        value = (value if isinstance(value, bool) and text else True) != negated
-    knob = _OTHER_UNIT.get((system or "", name), knob)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = value * (1 << 30) if name in _GIB else value * (1 << 20) if name in _MIB else value
-    return [Fact(knob, value, "flag", source)]
-
-
-def typed(text: str) -> Value:
-    """A flag's text as bool, int, float or text; "None" and "" stay texts."""
-    value = parse_value(text)
-    return text if value is None else value
+__all__ = ["argument_facts", "command_facts", "launch_facts", "split_command", "system_of", "typed"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infradoc.model import Reading
+from infradoc.small_file import read_small
 from infradoc.sources.launch import launch_facts, split_command
 from infradoc.sources.redact import redact
 
@@ -36,7 +37,7 @@ class LaunchSource:
         """Facts of the command; `command` keeps it with its secrets taken out."""
         if self._path is not None:
             try:
-                text = self._path.read_text(encoding="utf-8", errors="replace")
+                text = read_small(self._path).decode(errors="replace")
             except OSError as error:
                 return Reading(self.name, now, error=f"The launch file {self._path} cannot be read: {error.strerror}.")
             self.command = redact(split_command(text))

@@ -38,13 +38,17 @@ class MappedPage:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A canonical series of the target. `adds`: several raw series of one name are summed, else the largest counts."""
+    """A canonical series of the target. `adds`: several raw series of one name are summed, else the largest counts.
+
+    part_of: this is no series but one term of that slot's sum: the largest of several ranks that count the same work.
+    """
 
     index: int
     owner: str
     name: str
     labels: tuple[tuple[str, str], ...]
     adds: bool
+    part_of: int | None = None
 
 
 _Target = tuple[int, float]  # (slot index, factor), or (info index, 0.0)
@@ -69,6 +73,7 @@ class PageMapper:
         self._scanner = PageScanner(self._map.names, self._resolve)
         self._slots: list[_Slot] = []
         self._by_series: dict[tuple[str, tuple[tuple[str, str], ...]], _Slot] = {}
+        self._by_group: dict[tuple[int, tuple[tuple[str, str], ...]], _Slot] = {}
         self._infos: list[tuple[str, Labels]] = []
         self._info_memo: dict[tuple[int, float], InfoReading] = {}
 
@@ -93,6 +98,9 @@ class PageMapper:
                 before = values[index]
                 value = before + value if slots[index].adds else max(before, value)
             values[index] = value
+        for part in self._by_group.values():
+            if part.index in values and part.part_of is not None:
+                values[part.part_of] = values.get(part.part_of, 0.0) + values.pop(part.index)
         append = found.samples.append
         for index, value in values.items():
             slot = slots[index]
@@ -138,7 +146,20 @@ class PageMapper:
             self._by_series[key] = slot
         elif slot.owner != name and slot.adds:
             return None  # an old and a new spelling of one counter on the same page: count it once
+        if slot.adds and any(rank in labels for rank in self._map.ranks):
+            slot = self._part(slot, labels)
         return (slot.index, factor)
+
+    def _part(self, whole: _Slot, labels: Labels) -> _Slot:
+        """The term of a sum that a raw series belongs to: one for all ranks that count the same work."""
+        assert self._map is not None
+        group = tuple(sorted((label, value) for label, value in labels.items() if label not in self._map.ranks))
+        part = self._by_group.get((whole.index, group))
+        if part is None:
+            part = _Slot(len(self._slots), whole.owner, whole.name, whole.labels, False, whole.index)
+            self._slots.append(part)
+            self._by_group[whole.index, group] = part
+        return part
 
 
 def recognise(body: bytes) -> str:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 _REFRESH_SECONDS = 5.0
+# Programs that start the listener and its engine side by side: the engine is then no descendant of the listener.
+_LAUNCHERS = frozenset({"text-generation-launcher"})  # TGI: starts the router, which listens, and a server per shard
 
 
 class ServerProcesses:
-    """The listener on a port and all its descendants. The family is looked up again every few seconds."""
+    """The listener on a port, a launcher that started it, and all their descendants.
+
+    The family is looked up again every few seconds.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._known: dict[int, psutil.Process] = {}
         self._checked = float("-inf")
+        self._socket: ListeningSocket | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per process, in the shape of a recording's `procs`."""
@@ -39,30 +46,54 @@ class ServerProcesses:
         return next(iter(self._known), None)
 
     def command(self) -> list[str]:
-        """The command line of the listener; empty when it cannot be seen."""
+        """The command line that started the server: the launcher's or the listener's; empty if it cannot be seen."""
         pid = self.main_pid()
         if pid is None:
             return []
         try:
-            return list(self._known[pid].cmdline())
+            listener = self._known[pid]
+            return list((launcher_of(listener) or listener).cmdline())
         except (psutil.Error, KeyError):
             return []
 
     def _refresh(self) -> None:
         self._checked = time.monotonic()
-        listener = find_listener(self._port)
-        if listener is None:
+        if self._socket is None or not self._socket.is_open():
+            self._socket = find_socket(self._port)
+        if self._socket is None:
             self._known = {}
             return
+        listener = self._socket.process
+        launcher = launcher_of(listener)
+        first = [listener] if launcher is None else [listener, launcher]
         try:
-            family = [listener, *listener.children(recursive=True)]
+            family = [*first, *first[-1].children(recursive=True)]
         except psutil.Error:
-            family = [listener]
+            family = first
         self._known = {process.pid: self._known.get(process.pid, process) for process in family}
 
 
-def find_listener(port: int) -> psutil.Process | None:
-    """The process that listens on a TCP port here; None when there is none or it may not be seen."""
+@dataclass(frozen=True, slots=True)
+class ListeningSocket:
+    """A listening socket as its process holds it. `link` is what its file descriptor points to, with the inode."""
+
+    process: psutil.Process
+    descriptor: Path
+    link: str
+
+    def is_open(self) -> bool:
+        """Whether the process still holds this very socket; False also where that cannot be seen."""
+        try:
+            return self.link != "" and str(self.descriptor.readlink()) == self.link and self.process.is_running()
+        except (OSError, psutil.Error):
+            return False
+
+
+def find_socket(port: int) -> ListeningSocket | None:
+    """The socket that listens on a TCP port here; None when there is none or it may not be seen.
+
+    All connections of the machine are gone through: 14 ms for 300 of them, so this is not for every few seconds.
+    """
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):
@@ -70,11 +101,32 @@ def find_listener(port: int) -> psutil.Process | None:
     for connection in connections:
         here = connection.laddr and connection.laddr.port == port
         if here and connection.status == psutil.CONN_LISTEN and connection.pid:
+            descriptor = Path(f"/proc/{connection.pid}/fd/{connection.fd}")
             try:
-                return psutil.Process(connection.pid)
+                process = psutil.Process(connection.pid)
+                return ListeningSocket(process, descriptor, str(descriptor.readlink()))
             except psutil.Error:
                 return None
+            except OSError:  # no /proc, or no right to look: it is found anew every time
+                return ListeningSocket(process, descriptor, "")
     return None
+
+
+def find_listener(port: int) -> psutil.Process | None:
+    """The process that listens on a TCP port here; None when there is none or it may not be seen."""
+    found = find_socket(port)
+    return found.process if found is not None else None
+
+
+def launcher_of(listener: psutil.Process) -> psutil.Process | None:
+    """The program that started the listener beside the engine's own processes; None where there is none."""
+    try:
+        parent = listener.parent()
+        command = parent.cmdline() if parent is not None else []
+    except psutil.Error:
+        return None
+    # A script is the second word, after its interpreter.
+    return parent if any(Path(word).name in _LAUNCHERS for word in command[:2]) else None
 
 
 def _row(process: psutil.Process) -> dict[str, Any]:
@@ -114,6 +166,7 @@ def _role_name(name: str, command: Iterable[str]) -> str:
         ("sglang", "APIServer"),
         ("text-generation-router", "APIServer"),  # TGI
         ("text-generation-server", "engine"),
+        ("text-generation-launcher", "launcher"),
     ):
         if mark in name or mark in line:
             return role

@@ -37,6 +37,7 @@ class RecordingWriter:
         self._streams: dict[str, TextIO] = {}
         self._pending: dict[str, int] = {}
         self.rows: dict[str, int] = {}
+        self._unwanted = False
 
     def __enter__(self) -> RecordingWriter:
         return self
@@ -71,13 +72,21 @@ class RecordingWriter:
         """Write a whole small file."""
         (self._folder / name).write_text(text, encoding="utf-8")
 
+    def discard(self) -> None:
+        """Leave nothing at the end: nobody diagnoses what holds no page, and it would stand in the way of a retry."""
+        self._unwanted = True
+
     def close(self) -> None:
         """Finish all files and pack them if asked to. May be called twice."""
         for stream in self._streams.values():
             stream.close()
         self._streams = {}
-        if self.packed and self._folder.exists():
+        if not self._folder.exists():
+            return
+        if self.packed and not self._unwanted:
             self._pack()
+        if self.packed or self._unwanted:
+            self._remove()
 
     def _pack(self) -> None:
         part = self.out.with_name(self.out.name + ".part")
@@ -86,6 +95,8 @@ class RecordingWriter:
             for path in sorted(self._folder.iterdir()):
                 archive.add(path, arcname=f"{root}/{path.name}")
         part.replace(self.out)
+
+    def _remove(self) -> None:
         for path in self._folder.iterdir():
             path.unlink()
         self._folder.rmdir()

@@ -12,6 +12,7 @@ SECTIONS = {
     "en": ("Meaning", "Impact", "Diagnosis", "Mitigation", "Trade-off", "False alarms"),
     "zh": ("含义", "影响", "诊断", "处理", "取舍", "误报"),
 }
+_SHOWN = 3
 _ACTION = re.compile(r"^- `([a-z_]+)`", re.MULTILINE)
 
 
@@ -34,7 +35,9 @@ def get(finding_id: str, lang: str = "en") -> str:
     if finding_id not in known:
         began = [name for name in known if finding_id and name.startswith(finding_id)]  # half a name beats a like one
         near = began or difflib.get_close_matches(finding_id, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+        holds = [name for name in known if finding_id and finding_id in name][:_SHOWN]
+        near = near or holds
+        hint = f"did you mean {near[0]!r}?" if near else "`infradoc playbook` lists them"
         raise PlaybookError(f"there is no playbook {finding_id!r}; {hint}")
     return (_folder() / f"{finding_id}.{'zh' if lang == 'zh' else 'en'}.md").read_text(encoding="utf-8")
 

@@ -157,9 +157,21 @@ ACTIONS: Mapping[str, ActionSpec] = _table(
         "read_only",
         "clients put what their prompts share in front",
     ),
-    ActionSpec("use_cuda_graphs", "enforce_eager", "disable", "disruptive", "replay decode steps as CUDA graphs"),
     ActionSpec(
-        "raise_cuda_graph_max_bs", "cuda_graph_max_bs", "increase", "disruptive", "capture graphs of larger batches"
+        "use_cuda_graphs",
+        "enforce_eager",
+        "disable",
+        "disruptive",
+        "replay decode steps as CUDA graphs",
+        "disable_cuda_graphs",
+    ),
+    ActionSpec(
+        "raise_cuda_graph_max_bs",
+        "cuda_graph_max_bs",
+        "increase",
+        "disruptive",
+        "capture graphs of larger batches",
+        "lower_cuda_graph_max_bs",
     ),
     ActionSpec("raise_cpu_limit", "cpu_limit", "increase", "disruptive", "give the server more cores"),
     ActionSpec(
@@ -177,11 +189,164 @@ ACTIONS: Mapping[str, ActionSpec] = _table(
         "increase",
         "read_only",
         "clients keep more requests in flight",
+        "lower_client_concurrency",
     ),
     ActionSpec("fix_gpu_cooling", "gpu_cooling", "fix", "reversible", "repair fans, airflow or inlet temperature"),
     ActionSpec("raise_gpu_power_limit", "gpu_power_limit", "increase", "reversible", "let the device draw more power"),
+    ActionSpec("release_gpu_clocks", "gpu_clock_lock", "disable", "reversible", "let the driver choose the clocks"),
     ActionSpec("service_gpu", "gpu_device", "fix", "disruptive", "drain, then reset, repair or replace the device"),
     ActionSpec("restart_engine", "engine_restart", "enable", "disruptive", "restart the server"),
+    # a start that failed for memory
+    ActionSpec(
+        "raise_tensor_parallel_size",
+        "tensor_parallel_size",
+        "increase",
+        "disruptive",
+        "split the model over more devices",
+    ),
+    ActionSpec("use_smaller_checkpoint", "model_checkpoint", "set", "disruptive", "serve quantized or smaller weights"),
+    ActionSpec(
+        "quantize_kv_cache",
+        "kv_cache_dtype",
+        "set",
+        "disruptive",
+        "store the KV cache in 8 bits",
+        "restore_kv_cache_dtype",
+    ),
+    ActionSpec(
+        "disable_cuda_graphs", "enforce_eager", "enable", "disruptive", "run without CUDA graphs", "use_cuda_graphs"
+    ),
+    ActionSpec(
+        "lower_cuda_graph_max_bs",
+        "cuda_graph_max_bs",
+        "decrease",
+        "disruptive",
+        "capture graphs of fewer and smaller batches",
+        "raise_cuda_graph_max_bs",
+    ),
+    ActionSpec(
+        "disable_prefill_graphs", "cuda_graph_prefill", "disable", "disruptive", "capture no graphs of prefill chunks"
+    ),
+    ActionSpec(
+        "lower_mm_limit", "limit_mm_per_prompt", "decrease", "disruptive", "allow fewer images or videos in a prompt"
+    ),
+    ActionSpec("lower_mm_max_pixels", "mm_max_pixels", "decrease", "disruptive", "scale large images down"),
+    ActionSpec("upgrade_engine", "engine_version", "increase", "disruptive", "upgrade the engine"),
+    ActionSpec(
+        "change_attention_backend", "attention_backend", "set", "disruptive", "compute attention with other kernels"
+    ),
+    ActionSpec(
+        "lower_kernel_stages", "kernel_num_stages", "decrease", "disruptive", "fewer pipeline stages or smaller tiles"
+    ),
+    ActionSpec("set_rope_scaling", "rope_scaling", "set", "disruptive", "extend the model's positions by scaling"),
+    ActionSpec("lower_n_gpu_layers", "n_gpu_layers", "decrease", "disruptive", "keep some layers on the CPU"),
+    ActionSpec("start_in_sequence", "start_order", "set", "disruptive", "start servers of one device in sequence"),
+    # memory of the host
+    ActionSpec("lower_swap_space", "swap_space", "decrease", "disruptive", "pin less host memory for swapped blocks"),
+    ActionSpec("lower_kv_host_cache", "kv_host_cache", "decrease", "disruptive", "keep a smaller KV cache on the host"),
+    ActionSpec(
+        "lower_weights_offload", "weights_cpu_offload", "decrease", "disruptive", "keep fewer weights in host memory"
+    ),
+    ActionSpec("raise_shm_size", "shm_size", "increase", "disruptive", "give the container a larger /dev/shm"),
+    ActionSpec("share_host_ipc", "ipc_host", "enable", "disruptive", "use the host's /dev/shm in the container"),
+    # formats and quantization
+    ActionSpec("set_dtype", "dtype", "set", "disruptive", "compute in another number format"),
+    ActionSpec("set_quantization", "quantization", "set", "disruptive", "use another quantization method"),
+    ActionSpec(
+        "use_supported_checkpoint", "model_checkpoint", "set", "disruptive", "serve weights that this device can run"
+    ),
+    ActionSpec("use_newer_gpu", "gpu_model", "set", "disruptive", "run on a device of a newer generation"),
+    ActionSpec(
+        "restore_kv_cache_dtype",
+        "kv_cache_dtype",
+        "set",
+        "disruptive",
+        "store the KV cache in the model's own format",
+        "quantize_kv_cache",
+    ),
+    ActionSpec("calculate_kv_scales", "calculate_kv_scales", "enable", "disruptive", "give the KV cache its scales"),
+    ActionSpec("recalibrate", "calibration_data", "set", "disruptive", "quantize again with data of your own kind"),
+    # communication
+    ActionSpec(
+        "show_devices", "container_devices", "set", "disruptive", "let the container see all GPUs and network cards"
+    ),
+    ActionSpec(
+        "enable_peer_copies", "nccl_p2p", "enable", "disruptive", "let GPUs copy directly", "disable_peer_copies"
+    ),
+    ActionSpec(
+        "disable_peer_copies", "nccl_p2p", "disable", "disruptive", "copy through host memory", "enable_peer_copies"
+    ),
+    ActionSpec(
+        "disable_acs", "acs_iommu", "disable", "disruptive", "turn ACS off and the IOMMU off or to pass-through"
+    ),
+    ActionSpec("enable_nccl_ib", "nccl_ib", "enable", "disruptive", "let NCCL use InfiniBand or RoCE"),
+    ActionSpec("set_network_interface", "nccl_socket_ifname", "set", "disruptive", "name the fast network interface"),
+    ActionSpec("enable_host_rdma", "host_rdma", "enable", "disruptive", "load the modules for GPUDirect RDMA"),
+    # training
+    ActionSpec("tokenize_first", "pretokenize", "enable", "read_only", "prepare the data before the ranks start"),
+    ActionSpec("raise_ddp_timeout", "ddp_timeout", "increase", "disruptive", "wait longer for a late rank"),
+    ActionSpec("skip_gradient_sync", "no_sync", "enable", "disruptive", "reduce gradients once for each whole step"),
+    ActionSpec(
+        "lower_accumulation", "gradient_accumulation_steps", "decrease", "disruptive", "fewer micro-steps for each step"
+    ),
+    ActionSpec("train_in_bfloat", "bf16", "enable", "disruptive", "train in bfloat16 instead of float16"),
+    ActionSpec("upgrade_trainer", "engine_version", "increase", "disruptive", "upgrade the training framework"),
+    ActionSpec(
+        "drop_prompt_logprobs",
+        "prompt_logprobs",
+        "disable",
+        "read_only",
+        "clients ask for no log-probabilities of prompts",
+    ),
+    ActionSpec(
+        "disable_fast_image_processor", "fast_image_processor", "disable", "disruptive", "prepare images on the host"
+    ),
+    ActionSpec(
+        "lower_client_concurrency",
+        "client_concurrency",
+        "decrease",
+        "read_only",
+        "clients keep fewer requests in flight",
+        "raise_client_concurrency",
+    ),
+    ActionSpec(
+        "lower_num_scheduler_steps", "num_scheduler_steps", "decrease", "disruptive", "plan fewer decode steps at once"
+    ),
+    ActionSpec("raise_watermark", "watermark", "increase", "disruptive", "keep some blocks free at admission"),
+    ActionSpec(
+        "reserve_full_prompts",
+        "scheduler_reserve_full_isl",
+        "enable",
+        "disruptive",
+        "admit a prompt only if all of it fits",
+    ),
+    ActionSpec(
+        "raise_schedule_conservativeness",
+        "schedule_conservativeness",
+        "increase",
+        "disruptive",
+        "set aside more for answers to come",
+    ),
+    ActionSpec(
+        "disable_mm_preprocessor_cache", "mm_preprocessor_cache", "disable", "disruptive", "keep no processed images"
+    ),
+    ActionSpec(
+        "enable_continuous_batching", "continuous_batching", "enable", "disruptive", "let requests join a running batch"
+    ),
+    ActionSpec(
+        "raise_max_partial_prefills",
+        "max_num_partial_prefills",
+        "increase",
+        "disruptive",
+        "compute several prompts part by part",
+    ),
+    ActionSpec(
+        "set_long_prefill_threshold",
+        "long_prefill_token_threshold",
+        "set",
+        "disruptive",
+        "keep part of each step for short prompts",
+    ),
 )
 
 
@@ -225,8 +390,59 @@ _IN_CHINESE: Mapping[str, str] = {
     "raise_client_concurrency": "客户端保持更多在途请求",
     "fix_gpu_cooling": "修复风扇、风道或进风温度",
     "raise_gpu_power_limit": "允许设备使用更多功率",
+    "release_gpu_clocks": "让驱动自行选择频率",
     "service_gpu": "先排空，再复位、维修或更换设备",
     "restart_engine": "重启服务",
+    "raise_tensor_parallel_size": "把模型拆分到更多设备上",
+    "use_smaller_checkpoint": "改用量化或更小的权重",
+    "quantize_kv_cache": "以 8 位存放 KV 缓存",
+    "disable_cuda_graphs": "不使用 CUDA 图运行",
+    "lower_cuda_graph_max_bs": "捕获更少、更小批量的图",
+    "disable_prefill_graphs": "不为 prefill 分块捕获图",
+    "lower_mm_limit": "减少一个提示中允许的图片或视频",
+    "lower_mm_max_pixels": "把大图缩小",
+    "upgrade_engine": "升级引擎",
+    "change_attention_backend": "换用其他注意力内核",
+    "lower_kernel_stages": "减少流水级数或缩小分块",
+    "set_rope_scaling": "用位置缩放扩展模型的位置范围",
+    "lower_n_gpu_layers": "让一部分层留在 CPU 上",
+    "start_in_sequence": "同一设备上的服务依次启动",
+    "set_dtype": "改用其他数值格式计算",
+    "set_quantization": "改用其他量化方法",
+    "use_supported_checkpoint": "改用此设备能运行的权重",
+    "use_newer_gpu": "换用更新一代的设备",
+    "restore_kv_cache_dtype": "以模型自身的格式存放 KV 缓存",
+    "calculate_kv_scales": "为 KV 缓存提供缩放因子",
+    "recalibrate": "用与业务一致的数据重新量化",
+    "show_devices": "让容器看到全部 GPU 和网卡",
+    "enable_peer_copies": "允许 GPU 之间直接拷贝",
+    "disable_peer_copies": "经主机内存拷贝",
+    "disable_acs": "关闭 ACS，并关闭 IOMMU 或设为直通",
+    "enable_nccl_ib": "允许 NCCL 使用 InfiniBand 或 RoCE",
+    "set_network_interface": "指定高速网络接口",
+    "enable_host_rdma": "加载 GPUDirect RDMA 所需的模块",
+    "tokenize_first": "在各 rank 启动前准备好数据",
+    "raise_ddp_timeout": "为迟到的 rank 等待更久",
+    "skip_gradient_sync": "每个完整步只归约一次梯度",
+    "lower_accumulation": "减少每步的微步数",
+    "train_in_bfloat": "用 bfloat16 代替 float16 训练",
+    "lower_swap_space": "减少为换出块固定的主机内存",
+    "lower_kv_host_cache": "缩小主机上的 KV 缓存",
+    "lower_weights_offload": "减少放在主机内存中的权重",
+    "raise_shm_size": "为容器提供更大的 /dev/shm",
+    "share_host_ipc": "让容器使用主机的 /dev/shm",
+    "drop_prompt_logprobs": "客户端不再请求提示的对数概率",
+    "disable_fast_image_processor": "在主机上预处理图像",
+    "lower_client_concurrency": "客户端减少在途请求",
+    "lower_num_scheduler_steps": "每次调度规划更少的解码步",
+    "raise_watermark": "接纳请求时预留一部分块",
+    "reserve_full_prompts": "整个提示放得下才接纳",
+    "raise_schedule_conservativeness": "为将要生成的内容多留空间",
+    "disable_mm_preprocessor_cache": "不缓存处理后的图像",
+    "enable_continuous_batching": "允许请求加入正在运行的批",
+    "raise_max_partial_prefills": "允许多个提示同时分块计算",
+    "set_long_prefill_threshold": "每步为短提示留出一部分",
+    "upgrade_trainer": "升级训练框架",
 }
 
 

@@ -12,6 +12,7 @@ cases:
       llm_request_prompt_tokens: {24: 1.5, 32: 0.5}    # value: observations a second
     facts: {max_num_seqs: 16}
     events: [{name: preempted, fields: {count: 3}}]
+    summaries: true                                    # derive facts from events, as a post-mortem does
     actions: {raise_kv_capacity: 1536}                 # the first ones advised, in order, with `to` (or null)
 """
 
@@ -30,10 +31,12 @@ from infradoc_rules.catalog import Catalog
 from infradoc_rules.engine import evaluate_rules
 from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.lifecycle import RuleStates, StateName
+from infradoc_rules.maps import SYSTEMS as MAPPED
 from infradoc_rules.maps import load_map
 from infradoc_rules.model import Event, Fact, Finding, Series, Value
 from infradoc_rules.promql import STALE_NAN
 from infradoc_rules.schema import Rule
+from infradoc_rules.summaries import summarise
 from infradoc_rules.yaml_file import YamlError, load_marked
 
 START = 1_700_000_000.0  # Unix seconds of the first sample: any time that is not 0
@@ -71,6 +74,7 @@ class Case(BaseModel):
     series: dict[str, float | str] = Field(default_factory=dict)
     histograms: dict[str, dict[float, float]] = Field(default_factory=dict)
     facts: dict[str, Value] = Field(default_factory=dict)
+    summaries: bool = False  # add what a post-mortem derives from the events and facts
     events: list[_EventRow] = Field(default_factory=list)
     actions: dict[str, Value | None] = Field(default_factory=dict)
 
@@ -151,15 +155,18 @@ def case_frame(case: Case) -> MemoryFrame:
     for text, rates in case.histograms.items():
         series += _histogram(text, rates, times)
     facts = [Fact(name, value, "api") for name, value in case.facts.items()]
+    events = _events(case)
+    if case.summaries:
+        facts = list(summarise(events, {fact.name: fact for fact in facts}, case.system).values())
     return MemoryFrame.build(
         series,
         now=times[-1],
-        events=_events(case),
+        events=events,
         facts=facts,
         window=case.window,
         period=case.period,
         system=case.system,
-        provides=load_map(case.system).provides if case.system else None,
+        provides=load_map(case.system).provides if case.system in MAPPED else None,
     )
 
 

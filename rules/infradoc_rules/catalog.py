@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from infradoc_rules.schema import Rule, RuleError, load_rule
+from infradoc_rules.schema import Rule, RuleError, load_rule, load_sound_rule
 
 CASES_SUFFIX = ".cases.yaml"
 
@@ -69,14 +69,18 @@ def load_catalog(dir: Path | None = None, thresholds: Mapping[str, Mapping[str, 
 
 @lru_cache(maxsize=1)
 def _packaged() -> Catalog:
-    return _read(default_dir())
+    return _read(default_dir(), load_sound_rule)
 
 
-def _read(folder: Path) -> Catalog:
+def _with_marks(path: Path) -> Rule:
+    return load_rule(path)[0]
+
+
+def _read(folder: Path, load: Callable[[Path], Rule] = _with_marks) -> Catalog:
     rules, problems = [], []
     for path in rule_files(folder):
         try:
-            rules.append(load_rule(path)[0])
+            rules.append(load(path))
         except RuleError as error:
             problems += error.problems
     if problems:

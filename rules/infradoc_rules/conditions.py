@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from infradoc_rules.match import MatchError, evaluate_match, leading_value, parse_match, truth
+from infradoc_rules.match import MatchError, MatchExpr, evaluate_match, leading_value, parse_match, truth
 from infradoc_rules.model import SignalFrame
 from infradoc_rules.needs import missing_signals, only_history_missing
-from infradoc_rules.promql import PromqlError, Result, evaluate, fill_in, parse
+from infradoc_rules.promql import Expr, PromqlError, Result, evaluate, fill_in, needed_names, parse
 from infradoc_rules.schema import Condition, Live, PostMortem, Rule
 
 ENGINE_LABEL = "engine"
@@ -41,15 +42,51 @@ class Outcome:
     young: bool = False
 
 
-def variables(rule: Rule, frame: SignalFrame) -> dict[str, float]:
+class Variables(dict[str, float]):
+    """What `$name` stands for, with the texts that were read under it: a rule asks the same ones at every tick."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        super().__init__(values)
+        self._expressions: dict[str, Expr] = {}
+        self._matches: dict[str, MatchExpr] = {}
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Variables:
+        """These values; themselves when they are variables already."""
+        return values if isinstance(values, Variables) else cls(values)
+
+    def expression(self, text: str) -> Expr:
+        """The PromQL text as an expression. Raises PromqlError."""
+        found = self._expressions.get(text)
+        if found is None:
+            found = self._expressions[text] = parse(text, self)
+        return found
+
+    def match(self, text: str) -> MatchExpr:
+        """The match text as an expression. Raises MatchError."""
+        found = self._matches.get(text)
+        if found is None:
+            found = self._matches[text] = parse_match(filled_match(text, self))
+        return found
+
+
+def variables(rule: Rule, frame: SignalFrame) -> Variables:
     """What `$name` stands for in the rule's expressions: thresholds, and window, mid, long, period in seconds."""
-    return {**rule.thresholds, **times(frame)}
+    return _variables(tuple(rule.thresholds.items()), frame.window, frame.period)
+
+
+@lru_cache(maxsize=1024)
+def _variables(thresholds: tuple[tuple[str, float], ...], window: float, period: float) -> Variables:
+    return Variables({**dict(thresholds), **_times(window, period)})
 
 
 def times(frame: SignalFrame) -> dict[str, float]:
     """The durations that every expression may use, in seconds."""
-    window = frame.window
-    return {"window": window, "mid": MID_WINDOWS * window, "long": LONG_WINDOWS * window, "period": frame.period}
+    return _times(frame.window, frame.period)
+
+
+def _times(window: float, period: float) -> dict[str, float]:
+    return {"window": window, "mid": MID_WINDOWS * window, "long": LONG_WINDOWS * window, "period": period}
 
 
 def judge_live(live: Live, frame: SignalFrame, names: Mapping[str, float]) -> Outcome:
@@ -73,11 +110,16 @@ def judge_sign(sign: Condition, frame: SignalFrame, names: Mapping[str, float]) 
 
 def read_value(text: str, frame: SignalFrame, names: Mapping[str, float]) -> float | None:
     """The largest value of a PromQL text on the frame, for texts and sizing; None when there is none."""
-    expr = parse(text, names)
+    expr = Variables.of(names).expression(text)
     if missing_signals(expr, frame):
         return None
     numbers = [value for _, value in _elements(evaluate(expr, frame, frame.now))]
     return max(numbers, default=None)
+
+
+def read_match(text: str, frame: SignalFrame, names: Mapping[str, float]) -> float | None:
+    """The number that a match text stands for on the frame; None when it is not known or is none."""
+    return leading_value(Variables.of(names).match(text), frame)
 
 
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
@@ -96,19 +138,23 @@ def _expressions(
     names: Mapping[str, float],
     branch: str = "",
 ) -> Outcome:
-    exprs = [parse(item.expr or "", names) for item in items]
+    known = Variables.of(names)
+    exprs = [known.expression(item.expr or "") for item in items]
     gaps = [missing_signals(expr, frame) for expr in exprs]
     missing = tuple(dict.fromkeys(name for gap in gaps for name in gap))
     # A watch that is still short may decide nevertheless: tokens that move now need no minute of history.
     if any(gap and not only_history_missing(expr, frame) for expr, gap in zip(exprs, gaps, strict=True)):
         return Outcome(None, missing=missing, branch=branch)
-    results = []
+    results: list[list[tuple[str | None, float]]] = [[]] * len(exprs)
+    # One that is empty decides, whichever it is; on a healthy server nearly always the first that is looked at. Those
+    # that read buckets come last: two of them took a third of all rules' time.
+    order = sorted(range(len(exprs)), key=lambda index: _reads_buckets(exprs[index]))
     try:
-        for expr, gap in zip(exprs, gaps, strict=True):
-            if gap:
+        for index in order:
+            if gaps[index]:
                 continue
-            results.append(_elements(evaluate(expr, frame, frame.now)))
-            if not results[-1]:  # decided; on a healthy server that is nearly always the first one
+            results[index] = _elements(evaluate(exprs[index], frame, frame.now))
+            if not results[index]:
                 return Outcome(False, branch=branch)
     except PromqlError as error:
         return Outcome(None, missing=(f"a value of {error}",), branch=branch)
@@ -119,6 +165,11 @@ def _expressions(
         return Outcome(False, branch=branch)
     readings = tuple(Reading(item, value) for item, value in zip(items, joined, strict=True))
     return Outcome(True, readings, branch=branch)
+
+
+@lru_cache(maxsize=4096)
+def _reads_buckets(expr: Expr) -> bool:
+    return any(name.endswith("_bucket") for name in needed_names(expr))
 
 
 def _elements(result: Result) -> list[tuple[str | None, float]]:
@@ -154,13 +205,14 @@ def _matches(items: Sequence[Condition], frame: SignalFrame, names: Mapping[str,
     truths: list[bool | None] = []
     readings: list[Reading] = []
     missing: dict[str, None] = {}
+    known = Variables.of(names)
     for item in items:
-        expr = parse_match(filled_match(item.match or "", names))
+        expr = known.match(item.match or "")
         holds = truth(evaluate_match(expr, frame))
         truths.append(holds)
         if holds is None:
             missing.update(dict.fromkeys([*(f"event {name}" for name in sorted(expr.events)), *sorted(expr.facts)]))
-        readings.append(Reading(item, leading_value(expr, frame), _last_source(expr.events, frame)))
+        readings.append(Reading(item, leading_value(expr, frame), _source_of(expr, frame)))
     if False in truths:
         return Outcome(False, branch=branch)
     if None in truths:
@@ -176,8 +228,10 @@ def filled_match(text: str, names: Mapping[str, float]) -> str:
         raise MatchError(error.message) from error
 
 
-def _last_source(events: frozenset[str], frame: SignalFrame) -> str | None:
+def _source_of(expr: MatchExpr, frame: SignalFrame) -> str | None:
+    """The last line that one of the events came from; without events the line that a fact was read or derived from."""
     for event in reversed(frame.events):
-        if event.name in events and event.source:
+        if event.name in expr.events and event.source:
             return event.source
-    return None
+    held = (frame.facts[name].source for name in sorted(expr.facts) if name in frame.facts)
+    return next((source for source in held if source), None)

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 from infradoc_rules.advise import Advice, actions_for
 from infradoc_rules.catalog import Catalog
-from infradoc_rules.conditions import Outcome, Reading, judge_live, judge_post_mortem, judge_sign, read_value, variables
+from infradoc_rules.conditions import (
+    Outcome,
+    Reading,
+    judge_live,
+    judge_post_mortem,
+    judge_sign,
+    read_match,
+    read_value,
+    variables,
+)
 from infradoc_rules.confidence import confidence
 from infradoc_rules.lifecycle import RuleState, RuleStates, StateName, step
 from infradoc_rules.model import Evidence, Finding, SignalFrame
@@ -81,7 +90,7 @@ def _evaluate(rule: Rule, frame: SignalFrame, states: RuleStates, lang: str) -> 
         keep=0 if live is None else live.keep,
     )
     states.by_id[rule.id] = state
-    finding = _finding(rule, frame, outcome, states, lang) if state.active else None
+    finding = _finding(_as_past(rule) if past else rule, frame, outcome, states, lang) if state.active else None
     return RuleResult(rule, state.name, state.since, outcome.missing, finding)
 
 
@@ -97,6 +106,15 @@ def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, bool]:
     return Outcome(past.holds, past.readings, live.missing, past.branch), True
 
 
+def _as_past(rule: Rule) -> Rule:
+    """The rule as its post-mortem part words it."""
+    part = rule.post_mortem
+    if part is None:
+        return rule
+    said = {"severity": part.severity, "cause": part.cause, "advise": part.advise or None}
+    return rule.model_copy(update={name: value for name, value in said.items() if value is not None})
+
+
 def _finding(rule: Rule, frame: SignalFrame, outcome: Outcome, states: RuleStates, lang: str) -> Finding:
     """The finding of a firing rule. While it is kept up without its condition, its last evidence stands."""
     if not outcome.holds:
@@ -105,6 +123,9 @@ def _finding(rule: Rule, frame: SignalFrame, outcome: Outcome, states: RuleState
             return kept
     names = variables(rule, frame)
     values = {**names, **{name: read_value(text, frame, names) for name, text in rule.values.items()}}
+    if rule.post_mortem is not None:
+        told = {name: read_match(text, frame, names) for name, text in rule.post_mortem.values.items()}
+        values |= {name: value for name, value in told.items() if values.get(name) is None}
     evidence = [_evidence(reading, values, lang, 0.0) for reading in outcome.readings]
     weights = []
     for sign, weight in _signs(rule):

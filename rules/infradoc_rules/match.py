@@ -8,7 +8,14 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeGuard
 
-from infradoc_rules.match_parse import OWN_FIELDS, MatchError, MatchExpr, filter_parts, parse_match
+from infradoc_rules.match_parse import (
+    OWN_FIELDS,
+    MatchError,
+    MatchExpr,
+    field_name,
+    filter_parts,
+    parse_match,
+)
 from infradoc_rules.model import Event, Fact, SignalFrame, Value
 
 
@@ -119,7 +126,7 @@ class _Run:
             first, second = (arg.id for arg in node.args)  # type: ignore[attr-defined]
             return self._before(first, second)
         if name == "count":
-            return sum(1 for _ in self._matching(node))
+            return sum(event.repeat for event in self._matching(node))
         if name == "exists":
             return any(True for _ in self._matching(node))
         if name == "total":
@@ -133,9 +140,9 @@ class _Run:
 
     def _total(self, node: ast.Call) -> Result:
         field = node.args[0].attr  # type: ignore[attr-defined]
-        values = [event.fields.get(field) for event in self._matching(node)]
-        numbers = [value for value in values if _is_number(value)]
-        return UNKNOWN if values and not numbers else float(sum(numbers))
+        rows = [(event.fields.get(field), event.repeat) for event in self._matching(node)]
+        numbers = [value * repeat for value, repeat in rows if _is_number(value)]
+        return UNKNOWN if rows and not numbers else float(sum(numbers))
 
     def _field(self, call: ast.Call, attr: str) -> Result:
         found = list(self._matching(call))
@@ -149,7 +156,7 @@ class _Run:
         subject = node.args[0]
         name = subject.value.id if isinstance(subject, ast.Attribute) else subject.id  # type: ignore[attr-defined]
         tests = [filter_parts(filter_node) for filter_node in node.args[1:]]
-        tests += [(str(word.arg), ast.Eq, word.value.value) for word in node.keywords]  # type: ignore[attr-defined]
+        tests += [(field_name(str(word.arg)), ast.Eq, word.value.value) for word in node.keywords]  # type: ignore[attr-defined]
         for event in self.events:
             if event.name == name and all(_passes(event, test) for test in tests):
                 yield event

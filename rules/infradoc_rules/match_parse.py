@@ -13,6 +13,7 @@ executed. What cannot be known is `UNKNOWN` (three-valued logic), never false:
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,6 +28,10 @@ _CALLS = (*_EVENT_CALLS, "before", "fact", "known")
 COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 OWN_FIELDS = ("phase", "order", "time", "text")
+
+
+# A field may be called `from`, which Python's parser keeps for itself: it gets a bar behind while the text is parsed.
+_FROM = re.compile(r"""("[^"]*"|'[^']*')|\bfrom(?=\s*[=<>!])""")
 
 
 class MatchError(ValueError):
@@ -50,7 +55,7 @@ def parse_match(text: str) -> MatchExpr:
     if len(text) > MAX_TEXT:
         raise MatchError(f"match text is longer than {MAX_TEXT} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(_FROM.sub(lambda found: found[1] or "from_", text.strip()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
         raise MatchError(f"not an expression{place}: {text!r}") from error
@@ -130,12 +135,17 @@ class _Check:
         for keyword in node.keywords:
             if keyword.arg is None or not isinstance(keyword.value, ast.Constant):
                 raise self._error(node, 'filters are field="text" or field >= number')
-            self.fields.add((event, keyword.arg))
+            self.fields.add((event, field_name(keyword.arg)))
         for filter_node in node.args[1:]:
             self.fields.add((event, filter_parts(filter_node, self)[0]))
 
     def _error(self, node: ast.expr, message: str) -> MatchError:
         return MatchError(f"{message} (character {node.col_offset + 1} of {self.text!r})")
+
+
+def field_name(name: str) -> str:
+    """A field's name as it stands in the text."""
+    return "from" if name == "from_" else name
 
 
 def _event_of(call: ast.Call) -> str:
@@ -149,6 +159,6 @@ def filter_parts(node: ast.expr, check: _Check | None = None) -> tuple[str, type
     match node:
         case ast.Compare(left=ast.Name(id=name), ops=[op], comparators=[ast.Constant(value=value)]):
             if isinstance(op, COMPARISONS) and isinstance(value, bool | int | float | str):
-                return name, type(op), value
+                return field_name(name), type(op), value
     where = "" if check is None else f" (character {node.col_offset + 1} of {check.text!r})"
     raise MatchError(f'a filter is field="text" or field >= number{where}')

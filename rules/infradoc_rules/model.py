@@ -43,6 +43,7 @@ class Event:
     phase: str | None = None  # a name of signals.yaml `phases`
     source: str | None = None  # "server.log:12"
     text: str | None = None  # the line, capped
+    repeat: int = 1  # how many alike rows this one stands for; `count()` adds them up
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Fact:
 
     name: str
     value: Value
-    origin: Literal["flag", "config", "log", "default", "api", "metrics", "file"]
+    origin: Literal["flag", "config", "log", "default", "api", "metrics", "file", "derived"]
     source: str | None = None
 
 

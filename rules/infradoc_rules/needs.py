@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from infradoc_rules.model import Series, SignalFrame
 from infradoc_rules.promql import Expr, is_stale
 from infradoc_rules.promql.nodes import Binary, Node, Selector, children
+from infradoc_rules.promql.selectors import matching_series
 from infradoc_rules.signals import signal_table
 
 _RANGE_SAMPLES = 2  # below that a rate has no value, and "nothing moved" cannot be told from "just arrived"
@@ -23,21 +25,30 @@ def needed_selectors(node: Node) -> Iterator[Selector]:
         yield from needed_selectors(child)
 
 
+@lru_cache(maxsize=4096)
+def _needed(expr: Expr) -> tuple[Selector, ...]:
+    """`needed_selectors` of an expression, each once; walking the trees at every tick took longer than evaluating."""
+    return tuple(dict.fromkeys(needed_selectors(expr.root)))
+
+
 def missing_signals(expr: Expr, frame: SignalFrame) -> list[str]:
     """Selectors of `expr` without the samples they need at `frame.now`, each as text; empty when it can be judged.
 
     A range needs two samples inside it, an instant selector one that is not older than the window. Label matchers
     count where absence means "no data"; a counter that reads 0 when absent needs only its name.
     """
-    return list(dict.fromkeys(_shown(node) for node in needed_selectors(expr.root) if not _seen(node, frame)))
+    gaps = [_shown(node) for node in _needed(expr) if not _seen(node, frame)]
+    return list(dict.fromkeys(gaps)) if gaps else gaps
 
 
 def only_history_missing(expr: Expr, frame: SignalFrame) -> bool:
     """Whether all that `expr` cannot see yet is the past of signals that are there now."""
-    return all(
-        _seen(node, frame) or (node.offset_ms > 0 and _seen(replace(node, offset_ms=0), frame))
-        for node in needed_selectors(expr.root)
-    )
+    return all(_seen(node, frame) or (node.offset_ms > 0 and _seen(_at_present(node), frame)) for node in _needed(expr))
+
+
+@lru_cache(maxsize=1024)
+def _at_present(node: Selector) -> Selector:
+    return replace(node, offset_ms=0)
 
 
 def _seen(node: Selector, frame: SignalFrame) -> bool:
@@ -45,9 +56,9 @@ def _seen(node: Selector, frame: SignalFrame) -> bool:
     memo: dict[object, bool] | None = getattr(frame, "memo", None)
     if memo is None:
         return _visible(node, frame)
-    seen = memo.get(("visible", node))
+    seen = memo.get(node)
     if seen is None:
-        seen = memo["visible", node] = _visible(node, frame)
+        seen = memo[node] = _visible(node, frame)
     return seen
 
 
@@ -55,12 +66,11 @@ def _visible(node: Selector, frame: SignalFrame) -> bool:
     end = frame.now - node.offset_ms / 1000
     span = node.range_ms / 1000 if node.range_ms else max(frame.window, _FRESH_PERIODS * frame.period)
     wanted = _RANGE_SAMPLES if node.range_ms else 1
-    series = frame.select(node.name)
-    if node.matchers and _labels_matter(node.name):
-        series = [one for one in series if all(m.accepts(one.labels.get(m.label, "")) for m in node.matchers)]
+    series = matching_series(node, frame) if _labels_matter(node.name) else frame.select(node.name)
     return any(_samples_in(one, end - span, end, wanted) for one in series)
 
 
+@lru_cache(maxsize=1024)
 def _labels_matter(name: str) -> bool:
     spec = signal_table().resolve(name)
     return spec is None or spec.absent == "no_data"
@@ -68,12 +78,13 @@ def _labels_matter(name: str) -> bool:
 
 def _samples_in(series: Series, start: float, end: float, wanted: int) -> bool:
     """Whether at least `wanted` samples that are no stale markers lie in [start, end]; looks from the newest back."""
-    times: Sequence[float] = series.times
-    count = 0
+    times, values = series.times, series.values
+    start, end, count = start - 0.001, end + 0.001, 0
     for index in range(len(times) - 1, -1, -1):
-        if times[index] < start - 0.001:
+        time = times[index]
+        if time < start:
             return False
-        if times[index] <= end + 0.001 and not is_stale(float(series.values[index])):
+        if time <= end and not is_stale(values[index]):
             count += 1
             if count >= wanted:
                 return True

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from yaml import YAMLError
 
 from infradoc_rules.model import Severity
-from infradoc_rules.yaml_file import Key, Marked, YamlError, load_marked
+from infradoc_rules.yaml_file import Key, Marked, YamlError, load_marked, load_plain
 
 ID_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Language = Literal["en", "zh"]
@@ -114,10 +115,18 @@ class MatchBranch(_Part):
 
 
 class PostMortem(_Part):
-    """Conditions over events and facts, for logs and where the live signals are missing."""
+    """Conditions over events and facts, for logs and where the live signals are missing.
+
+    What holds only here replaces the rule's own: severity (somebody asks because something is wrong), cause and its
+    values (match texts), advise.
+    """
 
     when: tuple[Match, ...] = ()
     any: tuple[MatchBranch, ...] = ()
+    severity: Severity | None = None
+    cause: Text | None = None
+    values: dict[str, str] = Field(default_factory=dict)  # name -> match text, for the cause
+    advise: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_form(self) -> PostMortem:
@@ -190,6 +199,12 @@ class Rule(_Part):
     false_alarms: tuple[str, ...] = ()
     verify: Verify = Verify()
 
+    @property
+    def advised(self) -> tuple[str, ...]:
+        """All sizing functions, whichever part names them."""
+        past = self.post_mortem.advise if self.post_mortem is not None else ()
+        return tuple(dict.fromkeys((*self.advise, *past)))
+
     def promql(self) -> tuple[str, ...]:
         """The text of every PromQL expression in the rule."""
         items: list[Condition] = [*self.supports, *self.against]
@@ -216,6 +231,17 @@ def load_rule(path: Path) -> tuple[Rule, Marked]:
         return Rule.model_validate(marked.data), marked
     except ValidationError as error:
         raise RuleError([_sentence(marked, detail) for detail in error.errors()]) from error
+
+
+def load_sound_rule(path: Path) -> Rule:
+    """The rule of a packaged file, quickly; one that turns out not to be sound is read again with line marks.
+
+    Raises RuleError as `load_rule` does.
+    """
+    try:
+        return Rule.model_validate(load_plain(path))
+    except (ValidationError, ValueError, YAMLError):
+        return load_rule(path)[0]
 
 
 def _sentence(marked: Marked, detail: Any) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from infradoc_rules.yaml_cache import CACHE
+
 _MOST_KEYS = 20_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -37,7 +39,17 @@ class Marked:
 
 
 def load_plain(path: Path | Traversable) -> Any:
-    """The document of a packaged file that is known to be sound."""
+    """The document of a packaged file that is known to be sound; parsed once per change of the file."""
+    if not isinstance(path, Path):
+        return _parsed(path)
+    known, document = CACHE.get(path)
+    if not known:
+        document = _parsed(path)
+        CACHE.put(path, document)
+    return document
+
+
+def _parsed(path: Path | Traversable) -> Any:
     with path.open("rb") as handle:
         return yaml.load(handle, Loader=_Loader)
 

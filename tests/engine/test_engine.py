@@ -386,6 +386,21 @@ def test_leaked_blocks_come_back_with_their_owner(bench: Bench) -> None:
     bench.cache.check_integrity()
 
 
+def test_a_pool_of_leaked_blocks_is_named_as_such_and_serves_again_once_they_are_back(bench: Bench) -> None:
+    _on_engine(bench, lambda: bench.cache.leak(64))
+    bench.submit("a")
+    bench.wait(bench.ended("a"))
+    failure = bench.of("a")[-1].failure
+    assert failure is not None and failure.kind == "memory"
+    assert failure.message == "64 of the 64 blocks of the KV pool are leaked: POST /admin/defragment gives them back."
+    assert bench.engine.trouble(60) == failure.message
+    _on_engine(bench, lambda: pool_changes.defragment(bench.engine))
+    assert bench.engine.trouble(60) is None
+    bench.submit("b")
+    bench.wait(bench.ended("b"))
+    assert bench.of("b")[-1].failure is None
+
+
 @pytest.mark.parametrize("error", [MemoryError, RuntimeError])
 def test_kv_that_could_not_be_moved_is_computed_again(bench: Bench, error: type[Exception]) -> None:
     bench.runner.before_step = lambda output: time.sleep(0.002)

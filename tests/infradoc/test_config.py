@@ -82,6 +82,10 @@ def test_gpus_that_are_none(tmp_path: Path, value: str) -> None:
             ["password", "HTTPS_PROXY"],
         ),
         ('[targets.a]\nurl = "http://h:1"\n[targets.a.auth]\nclient_key_file = "k"\n', 4, ["client_cert_file"]),
+        ('[targets.a]\nurl = "http://h:1"\n[targets.a.auth]\nproxy = "p:1"\n', 4, ["http:// or https://", "p:1"]),
+        ('[targets.a]\nurl = "http://h:1"\n[targets.a.auth]\nproxy = "socks5://p:1"\n', 4, ["http:// or https://"]),
+        ('[targets.a]\nlog = "a\\u0000b"\n', 2, ["targets.a.log", "NUL"]),
+        ('[targets.a]\nurl = "http://h:1"\n[targets.a.auth]\nbearer_env = "a\\u0000b"\n', 4, ["NUL"]),
     ],
 )
 def test_says_what_is_wrong_and_where(tmp_path: Path, text: str, line: int, parts: list[str]) -> None:

@@ -45,9 +45,9 @@ def test_actions_are_of_the_closed_list_and_the_same_in_both_languages(finding_i
 
 @pytest.mark.parametrize("finding_id", playbooks.ids())
 def test_what_the_rule_advises_is_in_the_playbook(finding_id):
-    advised = set(load_catalog().get(finding_id).advise) & set(ACTIONS)
+    advised = set(load_catalog().get(finding_id).advised) & set(ACTIONS)
     assert advised <= set(playbooks.actions(finding_id))
-    assert set(load_catalog().get(finding_id).advise) <= set(ADVISERS)
+    assert set(load_catalog().get(finding_id).advised) <= set(ADVISERS)
 
 
 @pytest.mark.parametrize(("finding_id", "lang"), PAGES)

@@ -117,7 +117,8 @@ def test_slots_of_llamacpp_take_their_context_along():
         _flat(llm_requests_running=1, llm_requests_waiting=2),
     )
     assert action.flag == "--parallel 3 --ctx-size 12288"
-    assert "divides --ctx-size among its slots" in action.why and "pool" not in action.why  # it shares none
+    assert "--ctx-size is shared by the slots (-np, --parallel), so it is slots x length" in action.why
+    assert "pool" not in action.why  # it shares none
 
 
 @pytest.mark.parametrize(
@@ -182,6 +183,16 @@ REFUSED = (
 def test_the_limit_that_was_hit_is_raised_to_the_longest_request(system, facts, name, value, flag):
     action = _one("raise_length_limit", system, facts, events=REFUSED)
     assert (action.name, action.from_value, action.to_value, action.flag) == (name, 1024, value, flag)
+
+
+def test_the_flag_of_llamacpp_says_that_the_slots_share_it():
+    known, unknown = (
+        _one("raise_length_limit", "llamacpp", facts, events=REFUSED)
+        for facts in ({"max_num_seqs": 4, "max_model_len": 1024}, {"max_model_len": 1024})
+    )
+    assert known.flag == "--ctx-size 10240" and "(-np, --parallel), so it is slots x length" in known.why
+    assert unknown.flag == "--ctx-size 2560" and "this is the length of one, so multiply it" in unknown.why
+    assert "--ctx-size" not in _one("raise_length_limit", "vllm", {"max_model_len": 1024}, events=REFUSED).why
 
 
 def test_the_log_may_name_the_step_budget_itself():

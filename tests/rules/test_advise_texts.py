@@ -23,7 +23,7 @@ def _advised(lang):
             if case.expect != "fires":
                 continue
             advice = Advice(case_frame(case), rule.thresholds, lang)
-            for name in rule.advise:
+            for name in rule.advised:
                 action = ADVISERS[name](advice)
                 if action is not None:
                     found.setdefault(name, []).append(action)

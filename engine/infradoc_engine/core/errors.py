@@ -15,6 +15,10 @@ class NoFreeBlocks(RuntimeError):
     """A block was asked for while none is free or evictable; callers check `num_available` first."""
 
 
+class BlocksLeaked(MemoryError):
+    """The pool is large enough for the request, but too many of its blocks are leaked: it has to be defragmented."""
+
+
 class RequestTooLong(ValueError):
     """The prompt leaves no room for one output token, in `max_model_len` or in the whole block pool.
 

@@ -136,8 +136,12 @@ class KVCacheManager:
     @property
     def usable_tokens(self) -> int:
         """Token places that a request alone in the pool could have: all but the leaked blocks."""
-        leaked = self.pool.num_used - self._ledger.live - self._ledger.shared
-        return (self.num_blocks - leaked) * self.block_size
+        return (self.num_blocks - self.num_leaked) * self.block_size
+
+    @property
+    def num_leaked(self) -> int:
+        """Blocks with a reference that no table accounts for; O(1)."""
+        return self.pool.num_used - self._ledger.live - self._ledger.shared
 
     def allocate(self, request: Request, *, use_reserve: bool = False) -> Allocation | None:
         """Places for all known tokens of `request`, in shared blocks if the prefix cache has them; None: it must wait.
@@ -328,3 +332,9 @@ class KVCacheManager:
         self.swaps.pool.check_integrity()
         self._ledger.check_integrity(self.pool, self._tables.counts(), leaks_allowed=leaks_allowed)
         self.audit()
+
+
+def leak_text(cache: KVCacheManager) -> str:
+    """What to tell whoever finds no room because of leaked blocks; one sentence."""
+    which = f"{cache.num_leaked} of the {cache.num_blocks} blocks of the KV pool are leaked"
+    return f"{which}: POST /admin/defragment gives them back."

@@ -37,6 +37,8 @@ class ApiError(Exception):
         return json_response(self.body(), self.status, self.headers)
 
 
+_RETRY = {"retry-after": "1"}  # seconds
+
 _REFUSALS = {  # reason -> (status, code)
     "length": (400, "context_length_exceeded"),
     "invalid": (400, "invalid_value"),
@@ -48,8 +50,9 @@ _REFUSALS = {  # reason -> (status, code)
 
 def from_refusal(refused: Refused) -> ApiError:
     status, code = _REFUSALS[refused.reason]
-    headers = {"retry-after": "1"} if status in (429, 503) else None
-    return ApiError(status, str(refused), code=code, param=refused.param, headers=headers)
+    return ApiError(
+        status, str(refused), code=code, param=refused.param, headers=_RETRY if status in (429, 503) else None
+    )
 
 
 def from_failure(failure: EngineFailure) -> ApiError:
@@ -57,9 +60,9 @@ def from_failure(failure: EngineFailure) -> ApiError:
     if failure.kind == "length":
         return ApiError(400, failure.message, code="context_length_exceeded", param="prompt")
     if failure.kind == "memory":
-        return ApiError(503, failure.message, code="out_of_memory")
+        return ApiError(503, failure.message, code="out_of_memory", headers=_RETRY)
     if failure.kind == "shutdown":
-        return ApiError(503, failure.message, code="draining")
+        return ApiError(503, failure.message, code="draining", headers=_RETRY)
     return ApiError(500, failure.message, code="engine_error")
 
 

@@ -29,6 +29,7 @@ class Shape:
     utilization: float
     graph_max_batch: int
     swap_space: int
+    asked_tokens: int | None  # for the pool, before rounding to whole blocks; None: it follows the memory share
 
     @property
     def pool_tokens(self) -> int:
@@ -42,6 +43,9 @@ class Resizer:
         self._engine = engine
         self._runner = runner
         self._drainer = drainer
+        # Each block size rounds the pool down. Without what was asked for, going there and back would not come back.
+        self._asked: int | None = None
+        self._rounded: int | None = None  # what `_asked` came to; another size in force is somebody's newer wish
 
     async def change(
         self, changes: Values, present: Values, derived_pool: bool, seconds: float | None
@@ -62,18 +66,22 @@ class Resizer:
             raise
         except (MemoryError, RuntimeError) as error:
             raise CannotApply(_sentence(f"{_names(changes)} stays as it was: {_first_line(error)}")) from None
+        self._asked, self._rounded = shape.asked_tokens or shape.pool_tokens, shape.pool_tokens
         return dict(changes) | {"kv_pool_tokens": shape.pool_tokens}
 
     def _plan(self, changes: Values, present: Values, derived_pool: bool) -> Shape:
         wanted = dict(present) | dict(changes)
         length, share = _whole(wanted["max_model_len"]), float(wanted["gpu_memory_utilization"] or 0)
         tokens: int | None = _whole(wanted["kv_pool_tokens"])
+        if "kv_pool_tokens" not in changes and tokens == self._rounded:
+            tokens = self._asked
         follows = "gpu_memory_utilization" in changes or length > _whole(tokens)
         if derived_pool and "kv_pool_tokens" not in changes and follows:
             tokens = None
         size = _whole(wanted["block_size"])
         blocks = self._runner.budget.plan_pool(tokens, size, max_model_len=length, utilization=share)
-        return Shape(size, blocks, length, share, _whole(wanted["cuda_graph_max_bs"]), _whole(wanted["swap_space"]))
+        graphs, swap = _whole(wanted["cuda_graph_max_bs"]), _whole(wanted["swap_space"])
+        return Shape(size, blocks, length, share, graphs, swap, tokens)
 
     def _make(self, shape: Shape) -> None:
         """On the engine thread, nothing runs."""

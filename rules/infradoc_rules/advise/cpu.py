@@ -16,14 +16,15 @@ _THROTTLED = 'sum(rate(host_cpu_periods_total{throttled="true"}[$mid])) / sum(ra
 
 
 def set_omp_num_threads(advice: Advice) -> Action | None:
-    """As many compute threads as the quota has whole cores. None where there is no quota, or no more threads than that.
+    """As many compute threads as the quota, or what the neighbours leave of the cores, has whole cores.
 
-    torch counts the cores of the node, not of the quota: its threads then wait for each other at every operator.
+    None where there are no more threads than that. torch counts the cores of the node: its threads then wait for each
+    other at every operator, and one that a neighbour keeps from its core keeps all of them (10 times slower on 2 cores).
     """
     quota, cores = advice.read("max(host_cpu_quota_cores)"), advice.read("max(host_cpus)")
     threads = advice.number("omp_num_threads") or advice.hint("torch_threads")
     if quota is None:
-        return None
+        return _beside_neighbours(advice, threads, cores)
     present = threads if threads is not None else cores
     target = max(1, math.floor(quota))
     if present is None or present <= target:
@@ -39,6 +40,29 @@ def set_omp_num_threads(advice: Advice) -> Action | None:
         cost=advice.say(
             "none while the quota stays; after a larger quota the setting is the loser, it has to be raised again",
             "配额不变则无代价；若日后提高配额，受损的是此设置：需要再调高",
+        ),
+    )
+
+
+def _beside_neighbours(advice: Advice, threads: float | None, cores: float | None) -> Action | None:
+    others = _others(advice)
+    if threads is None or cores is None or others is None or others <= _OTHERS:
+        return None
+    target = max(1, math.floor(cores - others))
+    if threads <= target:
+        return None
+    return advice.action(
+        "set_omp_num_threads",
+        from_value=int(threads),
+        to_value=target,
+        why=advice.say(
+            f"{int(threads)} compute threads wait for each other at every operator, and other programs on this host use "
+            f"{others:.1f} of its {cores:.0f} cores",
+            f"{int(threads)} 个计算线程在每个算子处互相等待，而本机其他程序占用了 {cores:.0f} 核中的 {others:.1f} 核",
+        ),
+        cost=advice.say(
+            "while the neighbours are away their cores stay unused: throughput is the loser then",
+            "邻居不在时其核会闲置：届时受损的是吞吐",
         ),
     )
 

@@ -9,6 +9,8 @@ from infradoc_rules.advise.base import Advice
 from infradoc_rules.model import Action, Series
 
 _HEAT = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal"})
+# What a snapshot of `nvidia-smi` says (the fact gpu.throttled), as one of the reasons of the live source.
+_AS_TOLD = {"heat": "hw_thermal", "power": "power_cap", "brake": "power_brake"}
 _MOSTLY = 0.5  # of the window
 # What to do by what the `detail` of an xid event asks for (`device: reset`), most drastic first.
 _REMEDIES = {
@@ -34,6 +36,9 @@ _REMEDIES = {
 def _throttled(advice: Advice) -> set[tuple[str, str]]:
     """(GPU, reason) of each reason that held for most of the window, by flags or by seconds."""
     found = set()
+    gpu, told = advice.fact("gpu.throttled_gpu"), advice.fact("gpu.throttled")
+    if told in _AS_TOLD:
+        found.add((str(gpu), _AS_TOLD[str(told)]))
     for series in advice.frame.select("gpu_throttle_active"):
         values = [value for _, value in _recent(advice, series)]
         if values and sum(values) / len(values) > _MOSTLY:
@@ -61,7 +66,7 @@ def fix_gpu_cooling(advice: Advice) -> Action | None:
     gpus = _gpus(_throttled(advice), _HEAT)
     if not gpus:
         return None
-    degrees = advice.read('max(gpu_temperature_celsius{sensor="die"})')
+    degrees = advice.read('max(gpu_temperature_celsius{sensor="die"})') or advice.number("gpu.hot")
     at = "" if degrees is None else f" ({degrees:.0f} °C)"
     return advice.action(
         "fix_gpu_cooling",
@@ -79,8 +84,9 @@ def fix_gpu_cooling(advice: Advice) -> Action | None:
 def raise_gpu_power_limit(advice: Advice) -> Action | None:
     """Back to the board's default, where the limit in force is lower; silent where it is the default already."""
     gpus = _gpus(_throttled(advice), frozenset({"power_cap"}))
-    now = advice.read("min(gpu_power_limit_watts)")
+    now = advice.read("min(gpu_power_limit_watts)") or advice.number("gpu.power_limit")
     default, most = advice.number("gpu.power_limit_default_watts"), advice.number("gpu.power_limit_max_watts")
+    default = default or advice.number("gpu.power_default")
     known, default = default is not None, default or most
     if not gpus or now is None or default is None or default <= now * 1.02:
         return None
@@ -100,6 +106,26 @@ def raise_gpu_power_limit(advice: Advice) -> Action | None:
     )
 
 
+def release_gpu_clocks(advice: Advice) -> Action | None:
+    """Clocks as the driver chooses them, where they were fixed or got stuck in a low state."""
+    if advice.fact("gpu.throttled") != "clocks":
+        return None
+    gpus, share = advice.fact("gpu.throttled_gpu"), advice.number("gpu.clock_share")
+    at_en, at_zh = ("", "") if share is None else (f" at {share:.0%} of their maximum", f"只有最大值的 {share:.0%}")
+    return advice.action(
+        "release_gpu_clocks",
+        to_value=False,
+        flag=f"nvidia-smi -i {str(gpus).replace(' ', '')} --reset-gpu-clocks --reset-applications-clocks",
+        why=advice.say(
+            f"the clocks of GPU {gpus} stay{at_en} though it is busy, and neither heat nor power holds them",
+            f"GPU {gpus} 忙碌时频率{at_zh or '仍偏低'}，且并非过热或功耗所致",
+        ),
+        cost=advice.say(
+            "more power and heat: the rack's budget is the loser", "功耗和发热增加：受损的是机架的供电与散热预算"
+        ),
+    )
+
+
 def service_gpu(advice: Advice) -> Action | None:
     """Drain, reset, repair or replace, as the newest driver errors ask; silent where heat or a limit explains it."""
     pairs = _throttled(advice)
@@ -110,7 +136,11 @@ def service_gpu(advice: Advice) -> Action | None:
             f"GPU {brake} 的外部功耗制动被触发：检查电源、线缆和机架限额",
         )
         return _service(advice, why)
-    if pairs & {(gpu, reason) for gpu, reason in pairs if reason in _HEAT or reason == "power_cap"}:
+    if advice.fact("gpu.throttled") == "clocks" and not advice.fact("gpu.failed"):
+        return None
+    if not advice.fact("gpu.failed") and pairs & {
+        (gpu, reason) for gpu, reason in pairs if reason in _HEAT or reason == "power_cap"
+    }:
         return None
     wanted = list(_wanted(advice))
     remedy = next((remedy for remedy in _REMEDIES if remedy in wanted), "reset")
@@ -131,7 +161,7 @@ def _service(advice: Advice, why: str) -> Action:
 def _named(advice: Advice) -> list[str]:
     """The newest hardware event in words, if there is one."""
     for event in reversed(advice.frame.events):
-        gpu = event.fields.get("gpu", "?")
+        gpu = event.fields.get("gpu", event.fields.get("pci", "?"))
         if event.name == "gpu_lost":
             return [advice.say(f"GPU {gpu} is lost", f"GPU {gpu} 已丢失")]
         if event.name == "xid" and str(event.fields.get("detail", "")).startswith("device"):
@@ -141,6 +171,9 @@ def _named(advice: Advice) -> list[str]:
 
 
 def _wanted(advice: Advice) -> Iterator[str]:
+    told = advice.fact("gpu.failed_remedy")
+    if isinstance(told, str):
+        yield told
     for event in advice.frame.events:
         if event.name == "gpu_lost":
             yield "reboot"

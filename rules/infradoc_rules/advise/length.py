@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infradoc_rules.advise.base import Advice, round_up
-from infradoc_rules.advise.lengths import divided_context, pool_tokens
+from infradoc_rules.advise.lengths import divided_context, pool_tokens, slots_of
 from infradoc_rules.advise.memory import served_change
 from infradoc_rules.model import Action, Event
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
 _FINE_STEP = 64  # the same where the length was measured as it was sent
+_ENOUGH = 100  # samples of a P99
 _NEAR = 0.5  # of the limit; quantiles from buckets may lie a bucket below the truth
 _WORTH_LOWERING = 0.75  # of the present limit; less of a cut is not worth a change
 _REFUSED, _TRUNCATED, _SHIFTED = "request_rejected_length", "request_truncated", "context_shifted"
@@ -49,10 +50,10 @@ def reject_long_prompts(advice: Advice) -> Action | None:
 def fit_length_limit(advice: Advice) -> Action | None:
     """Take in whole what nearly all clients send (the P99 of prompt + output), and refuse the rest: one change.
 
-    None where no client's measurements say how long requests were before they were cut, where the limit has room
-    already, or where the model was not trained for the length.
+    None where neither the engine nor a client's measurements say how long requests were before they were cut, where
+    the limit has room already, or where the model was not trained for the length.
     """
-    present, sent = advice.number("max_model_len"), advice.number("client.request_tokens_p99")
+    present, sent = advice.number("max_model_len"), _sent_tokens(advice)
     known = advice.number("model.max_positions")
     if advice.system != "infradoc" or not present or not sent:
         return None
@@ -76,6 +77,16 @@ def fit_length_limit(advice: Advice) -> Action | None:
         ),
     )
     return served_change(advice, replace(action, also=(("truncation_policy", "reject"),)))
+
+
+def _sent_tokens(advice: Advice) -> float | None:
+    """P99 of prompt before any cut + output: the engine's own count of 100 or more, else the client's measurements."""
+    counted = advice.read("sum(llm_prompt_tokens_before_truncation_count)") or 0.0
+    prompt = advice.read("histogram_quantile(0.99, sum by (le) (llm_prompt_tokens_before_truncation_bucket))")
+    answer = advice.read("histogram_quantile(0.99, sum by (le) (llm_request_output_tokens_bucket))")
+    if counted >= _ENOUGH and prompt is not None and answer is not None:
+        return prompt + answer
+    return advice.number("client.request_tokens_p99")
 
 
 def disable_context_shift(advice: Advice) -> Action | None:
@@ -109,7 +120,7 @@ def raise_length_limit(advice: Advice) -> Action | None:
     target = round_up(longest + 1, _STEP) if longest else round_up(2 * limit, _STEP) if limit else None
     if longest and _is_step_budget(advice, limit):
         return _raise(advice, "raise_max_num_batched_tokens", limit, target, longest)
-    name = "raise_max_input_tokens" if advice.system == "tgi" else "raise_max_model_len"
+    name = "raise_max_input_tokens" if _is_input_limit(advice) else "raise_max_model_len"
     return _raise(advice, name, limit, target, longest)
 
 
@@ -117,8 +128,18 @@ def _is_step_budget(advice: Advice, limit: int | None) -> bool:
     """Whether the limit was the token budget of a step: the log says so, or it lies below max_model_len."""
     if any(event.fields.get("which") == "step_budget" for event in advice.frame.events if event.name == _REFUSED):
         return True
+    if advice.system not in ("vllm", "infradoc", None):
+        return False  # the others' smaller limits are those of a slot, or of the prompt alone
     configured, batch = advice.number("max_model_len"), advice.number("max_num_batched_tokens")
     return bool(limit and configured and limit < configured and (batch is None or batch <= limit))
+
+
+def _is_input_limit(advice: Advice) -> bool:
+    """Whether the limit was that of the prompt alone, which these engines set apart."""
+    named = [event.fields.get("which") for event in advice.frame.events if event.name == _REFUSED]
+    if advice.system not in ("tgi", "trtllm"):
+        return False
+    return "input" in named or (advice.system == "tgi" and "total" not in named)
 
 
 def _near_limit(advice: Advice, limit: float | None) -> bool:
@@ -142,7 +163,7 @@ def _raise(advice: Advice, name: str, limit: int | None, target: int | None, lon
             f"the longest request seen needs {longest:,} tokens" if longest else "requests are longer than the limit",
             f"见到的最长请求需要 {longest:,} 个 token" if longest else "请求长于上限",
         )
-        + (divided_context(advice) if name == "raise_max_model_len" else ""),
+        + (divided_context(advice, per_slot=slots_of(advice) is None) if name == "raise_max_model_len" else ""),
         cost=advice.say(
             "KV memory per request grows with the length: fewer requests fit at once, so concurrency is the loser",
             "每个请求的 KV 内存随长度增长：同时容纳的请求变少，受损的是并发",
@@ -156,7 +177,7 @@ def lower_max_model_len(advice: Advice) -> Action | None:
 
     Where each slot has a context of its own, the freed memory becomes further slots.
     """
-    present, longest = advice.number("max_model_len"), _longest_served(advice)
+    present, longest = advice.number("max_model_len") or advice.number("length.window"), _longest_served(advice)
     if not present or not longest:
         return None
     target = round_up(longest, _STEP)
@@ -176,7 +197,7 @@ def lower_max_model_len(advice: Advice) -> Action | None:
             f"the longest requests served have {longest:,.0f} tokens", f"实际服务的最长请求为 {longest:,.0f} 个 token"
         )
         + (gain if after is not None else "")
-        + divided_context(advice),
+        + divided_context(advice, per_slot=not own),
         cost=advice.say(
             "a longer request than seen so far is then refused: its caller is the loser",
             "比目前所见更长的请求将被拒绝：受损的是其调用方",
@@ -192,20 +213,21 @@ def _longest_served(advice: Advice) -> float | None:
         for part in ("prompt", "output")
     )
     if prompt is None or output is None:
-        return advice.read("max(llm_context_longest_tokens)")
+        return advice.read("max(llm_context_longest_tokens)") or advice.number("length.longest")
     return prompt + output
 
 
 def _flag(advice: Advice, target: int | None) -> str | None:
     """llama.cpp's context is divided across its slots, so the flag carries slots x length."""
-    slots = advice.number("max_num_seqs") or advice.last("kv_allocated", "slots")
-    if advice.system != "llamacpp" or not target or not slots:
+    slots = slots_of(advice)
+    return f"--ctx-size {target * slots}" if target and slots else None
+
+
+def lower_client_max_tokens(advice: Advice) -> Action | None:
+    """Ask for fewer output tokens, so that prompt + output fits. None where the prompts alone are over the limit."""
+    refused = [event for event in advice.frame.events if event.name == _REFUSED and "tokens" in event.fields]
+    if refused and not any(_fits_with_less(event) for event in refused):
         return None
-    return f"--ctx-size {target * int(slots)}"
-
-
-def lower_client_max_tokens(advice: Advice) -> Action:
-    """Ask for fewer output tokens, so that prompt + output fits."""
     return advice.action(
         "lower_client_max_tokens",
         flag=advice.say("a smaller max_tokens in the requests", "在请求中减小 max_tokens"),
@@ -229,8 +251,25 @@ def _limit_hit(events: Sequence[Event]) -> int | None:
 
 
 def _longest_refused(events: Sequence[Event]) -> int | None:
-    longest = max((_number(event, "tokens") or 0 for event in events if event.name == _REFUSED), default=0)
+    """The longest request refused or cut, with the output it asked for where that was part of the refusal."""
+    longest = max((_needed(event) for event in events if event.name in (_REFUSED, _TRUNCATED)), default=0.0)
     return int(longest) or None
+
+
+def _needed(event: Event) -> float:
+    tokens, limit, output = (_number(event, name) or 0.0 for name in ("tokens", "limit", "output_tokens"))
+    if event.name == _TRUNCATED:
+        return tokens if tokens > limit else 0.0  # below it, it is what was left
+    # A prompt that fits is refused for what is to follow it; above the limit the number is the prompt's, or the sum's.
+    return tokens + output if tokens <= limit else tokens
+
+
+def _fits_with_less(event: Event) -> bool:
+    """Whether a refused request could pass with a smaller max_tokens; True where it does not say."""
+    tokens, limit, output = (_number(event, name) for name in ("tokens", "limit", "output_tokens"))
+    if event.fields.get("which") in ("input", "step_budget") or tokens is None or limit is None:
+        return tokens is None or limit is None
+    return tokens <= limit or (tokens - (output or 0.0)) <= limit
 
 
 def _cut(events: Sequence[Event]) -> bool:

@@ -75,11 +75,23 @@ def mean_tokens(advice: Advice) -> float | None:
     return None
 
 
-def divided_context(advice: Advice) -> str:
-    """What a user of llama.cpp has to know about its flag."""
+def slots_of(advice: Advice) -> int | None:
+    """Slots of a llama.cpp server, which share one context; None on other engines and where it is not known."""
+    slots = advice.number("max_num_seqs") or advice.last("kv_allocated", "slots")
+    return int(slots) if advice.system == "llamacpp" and slots else None
+
+
+def divided_context(advice: Advice, per_slot: bool = False) -> str:
+    """What a user of llama.cpp has to know about its flag. per_slot: the flag shown is the length of one slot."""
     if advice.system != "llamacpp":
         return ""
+    if per_slot:
+        return advice.say(
+            "; --ctx-size is shared by the slots (-np, --parallel): this is the length of one, so multiply it by their "
+            "number",
+            "；--ctx-size 由各槽位（-np、--parallel）共用：这里是单个槽位的长度，请乘以槽位数",
+        )
     return advice.say(
-        "; llama.cpp divides --ctx-size among its slots (--parallel), so it is slots x length",
-        "；llama.cpp 的 --ctx-size 由各槽位（--parallel）平分，因此等于槽位数 × 长度",
+        "; --ctx-size is shared by the slots (-np, --parallel), so it is slots x length",
+        "；--ctx-size 由各槽位（-np、--parallel）共用，因此等于槽位数 × 长度",
     )

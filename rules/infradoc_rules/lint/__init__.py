@@ -68,9 +68,10 @@ def _reference_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
     for index, name in enumerate(rule.explains):
         if name not in finding_ids() or name == rule.id:
             yield ("explains", index), f"explains {name}, which is no other finding id{nearest(name, finding_ids())}"
-    for index, name in enumerate(rule.advise):
+    for index, name in enumerate(rule.advised):
         if name not in ADVISERS:
-            yield ("advise", index), f"advises {name}, which is no sizing function{nearest(name, ADVISERS)}"
+            where: _Path = ("advise", index) if name in rule.advise else ("post_mortem", "advise")
+            yield where, f"advises {name}, which is no sizing function{nearest(name, ADVISERS)}"
 
 
 def _threshold_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
@@ -91,6 +92,8 @@ def _expressions(rule: Rule) -> Iterator[tuple[_Path, str, str]]:
             yield where, item.match, "match"
     for name, text in rule.values.items():
         yield ("values", name), text, "value"
+    for name, text in (rule.post_mortem.values if rule.post_mortem is not None else {}).items():
+        yield ("post_mortem", "values", name), text, "match"
 
 
 def _conditions(rule: Rule) -> Iterator[tuple[_Path, Condition]]:
@@ -128,6 +131,9 @@ def _text_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
     own: list[tuple[_Path, Text, set[str]]] = [
         ((name,), getattr(rule, name), known) for name in ("title", "cause", "impact", "falsifier")
     ]
+    past = rule.post_mortem
+    if past is not None and past.cause is not None:
+        own.append((("post_mortem", "cause"), past.cause, known | set(past.values)))
     own += [
         ((*where, "text"), item.text, known | {"value"}) for where, item in _conditions(rule) if item.text is not None
     ]

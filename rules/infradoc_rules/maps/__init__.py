@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -25,11 +25,14 @@ class _Rule:
     drop: frozenset[str] = frozenset()
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     where: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    totals: frozenset[str] = frozenset()
     scale: float = 1.0
 
     def labels_of(self, raw: Mapping[str, str]) -> dict[str, str] | None:
-        """Canonical labels of a sample, or None when `where` leaves it out."""
+        """Canonical labels of a sample, or None when `where` or `totals` leaves it out."""
         if any(raw.get(label) not in allowed for label, allowed in self.where.items()):
+            return None
+        if any(raw.get(label) for label in self.totals):
             return None
         out = {self.labels.get(name, name): value for name, value in raw.items() if name not in self.drop}
         out.update(self.set)
@@ -45,11 +48,14 @@ class SignalMap:
 
     names: raw series names worth keeping (histogram suffixes and `_total` variants spelled out).
     provides: canonical signals that this engine can give; a counter outside it is "no data", never 0.
+    ranks: labels that tell processes apart which do the same work together. Each of them counts all of it, so series
+    that differ only in these are one and the largest value is it; a sum would multiply by their number.
     """
 
     system: str
     names: frozenset[str]
     provides: frozenset[str]
+    ranks: frozenset[str]
     _rules: Mapping[str, _Rule]
     _info: Mapping[str, str]
 
@@ -89,7 +95,8 @@ def _load(system: str) -> SignalMap:
         provides.add(spec["to"])
         rules.update(_expand(theirs, spec, every))
     info = dict(raw.get("info") or {})
-    return SignalMap(system, frozenset(rules) | frozenset(info), frozenset(provides), rules, info)
+    ranks = frozenset(every.get("ranks") or ())
+    return SignalMap(system, frozenset(rules) | frozenset(info), frozenset(provides), ranks, rules, info)
 
 
 def load_map(system: str, version: str | None = None) -> SignalMap:
@@ -111,13 +118,16 @@ def _raw(system: str) -> dict[str, Any]:
 
 def _expand(theirs: str, spec: Mapping[str, Any], every: Mapping[str, Any]) -> dict[str, _Rule]:
     target = signal_table().signals[spec["to"]]
+    totals = frozenset(every.get("totals") or ()) if target.kind == "gauge" else frozenset()
+    left_out = [*(every.get("drop") or ()), *(every.get("ranks") or ()), *totals, *(spec.get("drop") or ())]
     rule = _Rule(
         name=target.name,
         labels={**(every.get("labels") or {}), **(spec.get("labels") or {})},
         set=dict(spec.get("set") or {}),
-        drop=frozenset(every.get("drop") or ()) | frozenset(spec.get("drop") or ()),
+        drop=frozenset(left_out),
         values=dict(spec.get("values") or {}),
         where={label: frozenset(allowed) for label, allowed in (spec.get("where") or {}).items()},
+        totals=totals,
         scale=float(spec.get("scale", 1.0)),
     )
     if target.kind == "histogram":
@@ -129,7 +139,7 @@ def _expand(theirs: str, spec: Mapping[str, Any], every: Mapping[str, Any]) -> d
 
 
 def _renamed(rule: _Rule, name: str) -> _Rule:
-    return _Rule(name, rule.labels, rule.set, rule.drop, rule.values, rule.where, rule.scale)
+    return replace(rule, name=name)
 
 
 def _names_in(page: str) -> set[str]:

@@ -11,7 +11,7 @@ from infradoc_rules.promql.arithmetic import mean_absorbs, quantile, square_root
 from infradoc_rules.promql.errors import PromqlError
 from infradoc_rules.promql.functions import ordered
 from infradoc_rules.promql.nodes import Aggregate
-from infradoc_rules.promql.vector import NAME, Labels, Sample, Vector, all_labels, from_labels
+from infradoc_rules.promql.vector import NAME, Labels, Sample, Vector, all_labels, from_labels, get_label
 
 Values = list[float]
 
@@ -38,13 +38,19 @@ def _groups(vector: Vector, grouping: tuple[str, ...], without: bool) -> list[tu
         return [({}, vector)]
     found: dict[object, tuple[dict[str, str], Vector]] = {}
     for sample in vector:
-        labels = _group_labels(sample, grouping, without)
-        key = frozenset(labels.items())
-        if key in found:
-            found[key][1].append(sample)
-        else:
-            found[key] = (labels, [sample])
+        key = _group_key(sample, grouping, without)
+        group = found.get(key)
+        if group is None:
+            group = found[key] = (_group_labels(sample, grouping, without), [])
+        group[1].append(sample)
     return list(found.values())
+
+
+def _group_key(sample: Sample, grouping: tuple[str, ...], without: bool) -> object:
+    """Equal for samples of one group: cheaper than the labels of the group, which are needed once."""
+    if without:
+        return frozenset(item for item in sample.labels.items() if item[0] not in grouping)
+    return tuple([get_label(sample, label) for label in grouping])
 
 
 def _group_labels(sample: Sample, grouping: tuple[str, ...], without: bool) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import promql_parser as rust
@@ -42,8 +43,18 @@ class OutsideSubset(Exception):
         self.word = word
 
 
+@lru_cache(maxsize=8192)
+def _one_of(node: Node) -> Node:
+    """The first node that was equal to this one: what is the same object is found without comparing trees."""
+    return node
+
+
 def convert(expr: Any) -> Node:
     """The node for a promql-parser expression. Raises OutsideSubset, or ValueError for a bad regex or label name."""
+    return _one_of(_convert(expr))
+
+
+def _convert(expr: Any) -> Node:
     match expr:
         case rust.NumberLiteral():
             return Number(float(expr.val))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from operator import itemgetter
 
 from infradoc_rules.promql.arithmetic import INF, NAN, divide
@@ -23,13 +24,15 @@ def histogram_quantile(q: float, vector: Vector) -> Vector:
         bound = parse_bound(labels.get("le", ""))
         if bound is None:
             continue
-        rest = {key: text for key, text in labels.items() if key != "le"}
+        rest = {} if len(labels) == 1 else {key: text for key, text in labels.items() if key != "le"}
         key = (name, frozenset(rest.items()))
-        groups.setdefault(key, []).append((bound, value))
-        labels_of[key] = rest
+        if key not in groups:
+            groups[key], labels_of[key] = [], rest
+        groups[key].append((bound, value))
     return unique([Sample("", labels_of[key], bucket_quantile(q, buckets)) for key, buckets in groups.items()])
 
 
+@lru_cache(maxsize=4096)
 def parse_bound(text: str) -> float | None:
     """The number in a `le` label, None when it is none."""
     try:

@@ -1,7 +1,12 @@
-"""The syntax tree: frozen, hashable where it matters, without reference to the parser's own objects."""
+"""The syntax tree: frozen, hashable, without reference to the parser's own objects.
+
+What an evaluation remembers by (selectors, calls, aggregations) keeps its hash: a hash of a whole tree at every look-up
+took a tenth of a tick.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,9 +17,13 @@ Cardinality = Literal["one-to-one", "many-to-one", "one-to-many", "many-to-many"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A literal number."""
+    """A literal number. `sign` tells 0.0 from -0.0, which are equal and yet give different quotients."""
 
     value: float
+    sign: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sign", math.copysign(1.0, self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,13 @@ class Matcher:
     op: str  # = != =~ !~
     value: str
     accepts: Callable[[str], bool] = field(compare=False, repr=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.label, self.op, self.value)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,13 @@ class Selector:
     matchers: tuple[Matcher, ...] = ()
     range_ms: int | None = None
     offset_ms: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.name, self.matchers, self.range_ms, self.offset_ms)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +81,13 @@ class Call:
     function: str
     args: tuple[Node, ...]
     returns: ValueType
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.function, self.args)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +99,14 @@ class Aggregate:
     param: Node | None = None
     grouping: tuple[str, ...] = ()
     without: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        fields = (self.op, self.operand, self.param, self.grouping, self.without)
+        object.__setattr__(self, "_hash", hash(fields))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,12 @@ _CALL_LIKE = SUBSET.aggregations | SUBSET.modifiers | SUBSET.set_operators
 _OPERATORS = SUBSET.operators | {"atan2"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Expr:
-    """A parsed expression. `window_open` says that `$window` was left for `evaluate` to fill in."""
+    """A parsed expression. `window_open` says that `$window` was left for `evaluate` to fill in.
+
+    Equal to itself alone, so that it can be looked up by without walking its tree; `parse` gives one object a text.
+    """
 
     text: str
     root: Node = field(repr=False)

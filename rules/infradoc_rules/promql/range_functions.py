@@ -41,6 +41,8 @@ def _extrapolated(times: Times, values: Values, span: Range, counter: bool) -> f
     if gaps < 1:
         return None
     growth = values[-1] - values[0]
+    if growth == 0 and values.count(values[0]) == len(values) and times[-1] > times[0]:
+        return 0.0  # nothing moved, as in most buckets of a histogram: whatever 0 is stretched by stays 0
     if counter:
         previous = values[0]
         for value in values:

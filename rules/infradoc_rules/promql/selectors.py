@@ -47,13 +47,26 @@ def to_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def matching_series(selector: Selector, frame: Selectable) -> list[Series]:
+def matching_series(selector: Selector, frame: Selectable) -> Sequence[Series]:
     """Series of the selector's metric whose labels pass all its matchers."""
+    if not selector.matchers:
+        return frame.select(selector.name)
+    memo: dict[object, Sequence[Series]] | None = getattr(frame, "memo", None)
+    if memo is None:
+        return _matching(selector, frame)
+    key = (selector.name, selector.matchers)
+    series = memo.get(key)
+    if series is None:
+        series = memo[key] = _matching(selector, frame)
+    return series
+
+
+def _matching(selector: Selector, frame: Selectable) -> Sequence[Series]:
     series = frame.select(selector.name)
     for matcher in selector.matchers:
         label, accepts = matcher.label, matcher.accepts
         series = [one for one in series if accepts(one.labels.get(label, ""))]
-    return list(series)
+    return series
 
 
 def instant(selector: Selector, frame: Selectable, now_ms: int) -> Vector:
@@ -84,16 +97,26 @@ def windows(selector: Selector, frame: Selectable, now_ms: int) -> list[Window]:
     start_ms = end_ms - (selector.range_ms or 0)
     result = []
     last: _Cut | None = None
+    memo: dict[object, _Cut] = getattr(frame, "memo", {})
     for series in matching_series(selector, frame):
         # Series of one scrape have the same times, and cutting them costs more than everything else done here.
         if last is None or not last.fits(series.times):
-            last = _Cut(series.times, start_ms, end_ms)
+            last = _cut(series.times, start_ms, end_ms, memo)
         low, high, times = last.low, last.high, last.times_ms
         if low < high:
             window = _without_stale(present(series.labels), times, _plain(series.values[low:high]))
             if window.values:
                 result.append(window)
     return result
+
+
+def _cut(times: Sequence[float], start_ms: int, end_ms: int, memo: dict[object, _Cut]) -> _Cut:
+    """The cut of an array of times, made once a frame; the array lives as long as the cut that is found by its id."""
+    key = (id(times), start_ms, end_ms)
+    found = memo.get(key)
+    if found is None:
+        found = memo[key] = _Cut(times, start_ms, end_ms)
+    return found
 
 
 class _Cut:

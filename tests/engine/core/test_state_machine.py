@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from infradoc_engine.core.clock import VirtualClock
-from infradoc_engine.core.errors import RequestTooLong, StepUnderWay
+from infradoc_engine.core.errors import BlocksLeaked, RequestTooLong, StepUnderWay
 from infradoc_engine.core.kv_cache_manager import KVCacheManager
 from infradoc_engine.core.request import Preemption, PreemptionMode, Request
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
@@ -143,8 +143,10 @@ class CoreMachine(RuleBasedStateMachine):
             assert fits
             self.clients[request_id] = Client(request, list(prompt), chain(prompt), computed=-1)
             self.arrived.append(request_id)
-        except RequestTooLong:
+        except (RequestTooLong, BlocksLeaked) as refusal:
             assert not fits
+            in_a_sound_pool = length + 1 <= min(MAX_MODEL_LEN, self.cache.num_blocks * self.cache.block_size)
+            assert isinstance(refusal, BlocksLeaked) == in_a_sound_pool
         self.check()
 
     @precondition(lambda self: len(self.clients) < 20)

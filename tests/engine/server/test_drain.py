@@ -61,6 +61,20 @@ def test_no_request_is_lost_and_no_token_changes(
     assert metrics["llm_engine_draining", ()] == 0
 
 
+def test_a_block_size_taken_back_brings_the_whole_pool_back(drained: Any) -> None:
+    """256 does not divide 2000: the undo of a block size must not leave a smaller pool than it found."""
+
+    def pool_at(**change: int) -> int:
+        value: int = drained.set(**change)["knobs"]["kv_pool_tokens"]["value"]
+        return value
+
+    assert pool_at(kv_pool_tokens=2000) == 2000
+    assert [pool_at(block_size=size) for size in (256, 7, 16)] == [1792, 1995, 2000]
+    assert pool_at(block_size=256) == 1792 and pool_at(kv_pool_tokens=1536) == 1536
+    assert pool_at(block_size=16) == 1536  # the newer wish counts
+    assert pool_at(kv_pool_tokens=2048) == 2048
+
+
 def test_what_a_drain_takes_away_says_so(drained: Any) -> None:
     assert drained.metric("llm_preemptions_total", reason="resize") > 0
     lost = [loss for request in drained.admin("requests")["requests"] for loss in request["preemptions"]]

@@ -93,6 +93,13 @@ def test_leaked_blocks_name_their_owner_and_are_reclaimed(breakable: Any) -> Non
     assert len(owners) == 3 and owners <= {request["id"] for request in breakable.admin("requests")["requests"]}
     assert all(item["age_seconds"] > 0 for item in blocks["leaked"])
     assert breakable.metric("llm_kv_leaked_block_age_seconds") > 0
+    assert breakable.admin("blocks")["integrity"].startswith("ok, but 6 of ")
+    assert (
+        "takes no settings, not 'dry'"
+        in breakable.http.post("/admin/defragment", json={"dry": True}, headers=breakable.auth).json()["error"][
+            "message"
+        ]
+    )
     answer = breakable.http.post("/admin/defragment", json={}, headers=breakable.auth).json()
     assert {item["owner"] for item in answer["reclaimed"]} == owners and len(answer["reclaimed"]) == 6
     assert answer["ledger"]["leaked"] == 0 and answer["moves"] >= 0

@@ -188,9 +188,9 @@ def test_wrong_usage(arguments: list[str], part: str, capsys: pytest.CaptureFixt
 
 
 def test_folder_without_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "photo.jpg").write_bytes(b"x")
+    (tmp_path / "notes").write_bytes(b"\xff\xd8\xff\xe0\x00\x10JFIF")
     code, report, err = diagnose(capsys, str(tmp_path))
-    assert (code, report) == (2, None) and "none of the files of a recording" in err
+    assert (code, report) == (2, None) and "notes is an image" in err
 
 
 def test_log_alone_names_what_would_decide(
@@ -199,7 +199,7 @@ def test_log_alone_names_what_would_decide(
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "server.log").write_bytes((recordings_dir / "vllm-01" / "server.log").read_bytes())
     code, report, _ = diagnose(capsys, str(tmp_path / "r"))
-    assert code == 30 and report["status"] == "unknown"
+    assert code == 0 and report["status"] == "ok"  # it started and served
     assert any("infradoc record" in one for one in report["not_visible"])
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infradoc.lengths.measured import Bounds, Measured, bucket_above, nearest_rank
+from infradoc.lengths.files import add_row
+from infradoc.lengths.measured import Bounds, Measured, bucket_above, nearest_rank, token_count
 
 EDGES = (16.0, 64.0, 256.0, 1024.0, 4096.0, math.inf)
 PAIRS = st.lists(st.tuples(st.integers(1, 4096), st.integers(1, 4096)), min_size=100, max_size=300)
@@ -61,3 +62,32 @@ def test_a_row_without_parts_counts_by_its_total_or_is_skipped(total):
     found = Measured("rows")
     found.add(3, None, total)
     assert (found.n, found.skipped) == ((0, 1) if total is None else (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (7, 7),
+        (7.0, 7),
+        ("7", 7),
+        (0, 0),
+        ("2147483647", 2**31 - 1),
+        (2**31, None),
+        ("2147483648", None),
+        ("9" * 5000, None),
+        (7.5, None),
+        (-1, None),
+        ("-1", None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (True, None),
+        (None, None),
+        ([7], None),
+        ("seven", None),
+    ],
+)
+def test_a_number_of_tokens_is_the_same_wherever_it_comes_from(value, count):
+    assert token_count(value) == count
+    row = Measured("file")
+    add_row(row, {"prompt_tokens": value, "completion_tokens": 0})
+    assert row.totals == ([] if count is None else [count])

@@ -41,6 +41,10 @@ def test_a_file_and_flags_mean_the_same(tmp_path: Path) -> None:
         ("chat:closed=1.5", "whole number above 0"),
         ("chat:open=nan", "number above 0"),
         ("chat:open=inf", "number above 0"),
+        ("chat:closed=10001", "At most 10,000"),
+        ("chat:open=1e9", "At most 10,000"),
+        ("chat:closed=1,prompt_tokens=24-99999999999", "At most 10,000,000"),
+        ("chat:closed=1,kind=tokenize,bytes=99999999999", "At most 1,073,741,824"),
         ("chat:closed=1,kind=chatter", "Kinds are chat, completion, tokenize"),
         ("chat:closed=1,max_tokens=9-3", "range"),
         ("chat:closed=1,max_token=9", "did you mean max_tokens"),
@@ -71,3 +75,8 @@ def test_a_bad_file_names_the_file(tmp_path: Path, text: str, says: str) -> None
         load_spec(path)
     assert says in str(caught.value)
     assert "load.toml" in str(caught.value)
+
+
+def test_a_device_in_place_of_a_file_is_refused() -> None:
+    with pytest.raises(InfradocError, match="no regular file"):
+        load_spec(Path("/dev/zero"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infradoc.config import Permissions
-from infradoc.remediation.admin import EngineState
+from infradoc.remediation.admin import EngineState, KnobState
 from infradoc.remediation.guard import Guard
 from infradoc.remediation.plan import Context, loser, make_plan
 from infradoc_rules.model import Action, Finding
@@ -50,6 +50,38 @@ def test_two_findings_never_push_one_knob_both_ways(
     plan = make_plan([make_finding("kv", lower), make_finding("batch", higher)], context(engine_state))
     assert [step.finding for step in plan.steps] == ["kv"]
     assert plan.refused == (("max_num_seqs", "kv wants max_num_seqs the other way, and ranks before."),)
+
+
+def test_two_knobs_of_one_memory_are_not_pushed_against_each_other(
+    engine_state: EngineState, make_finding: MakeFinding, make_action: Callable[..., Action], grow: Action
+) -> None:
+    state = KnobState("gpu_memory_utilization", 0.9, "flag", (0.1, 1.0), "drain", "--gpu-memory-utilization")
+    engine = replace(engine_state, knobs={**engine_state.knobs, state.name: state})
+    leave = make_action("lower_gpu_memory_utilization", state.name, "decrease", 0.9, 0.8)
+    plan = make_plan([make_finding("oom", leave), make_finding("kv", grow)], context(engine))
+    assert [step.finding for step in plan.steps] == ["oom"]
+    ((knob, reason),) = plan.refused
+    assert knob == "kv_pool_tokens"
+    assert (
+        reason == "oom wants to leave more of the device above the KV pool, which works against it, and ranks before."
+    )
+
+
+def test_a_further_knob_of_a_step_is_not_pushed_back(
+    engine_state: EngineState, make_finding: MakeFinding, make_action: Callable[..., Action], lower: Action
+) -> None:
+    both = make_action(
+        "raise_max_num_batched_tokens", "max_num_batched_tokens", "increase", 512, 1024, also=(("max_num_seqs", 32),)
+    )
+    same = make_action(
+        "raise_max_num_batched_tokens", "max_num_batched_tokens", "increase", 512, 2048, also=(("max_num_seqs", 16),)
+    )
+    plan = make_plan([make_finding("kv", lower), make_finding("batch", both, same)], context(engine_state))
+    assert [step.action.to_value for step in plan.steps] == [
+        8,
+        2048,
+    ]  # one that keeps the knob as it is contradicts none
+    assert plan.refused == (("max_num_batched_tokens", "kv wants max_num_seqs the other way, and ranks before."),)
 
 
 def test_only_one_finding(engine_state: EngineState, make_finding: MakeFinding, grow: Action, higher: Action) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -17,10 +19,13 @@ from infradoc.monitor.loop import Evaluator
 from infradoc.report.build import Observation, build_report, finding_part, number, plain, status_of, unknown_report
 from infradoc.report.markdown import to_markdown
 from infradoc.report.model import Report, exit_code
+from infradoc.report.text import action_line
 from infradoc.report.vitals import read_vitals
+from infradoc.report.words import words
 from infradoc.signals.store import Store
 from infradoc_rules.catalog import load_catalog
-from infradoc_rules.model import Action, Evidence, Finding
+from infradoc_rules.frame import MemoryFrame
+from infradoc_rules.model import Action, Evidence, Fact, Finding
 
 SCHEMA = json.loads((resources.files("infradoc.report") / "report.schema.json").read_text())
 
@@ -49,6 +54,47 @@ def observed(readings: list[Reading]) -> Report:
 
 def test_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_all_knobs_of_a_change_are_told() -> None:
+    """In the data with the values that they have now, and in both texts, each flag once."""
+    flag = "--max-model-len 320 --truncation-policy reject"
+    also = (("truncation_policy", "reject"), ("max_num_seqs", 8), ("prefix_caching", True))
+    action = Action("max_model_len", "increase", "why", 128, 320, flag, also=also, name="raise_max_model_len")
+    found = Finding("silent-truncation", "warning", 0.9, "t", "c", "i", "f", actions=(action,))
+    facts = {
+        "truncation_policy": Fact("truncation_policy", "left", "api"),
+        "max_num_seqs": Fact("max_num_seqs", 16, "api"),
+    }
+    [part] = finding_part(found, MemoryFrame(0.0, facts=facts, system="infradoc"))["actions"]
+    assert part["also"] == [
+        {
+            "knob": "truncation_policy",
+            "change": "set",
+            "from": "left",
+            "to": "reject",
+            "flag": "--truncation-policy reject",
+        },
+        {"knob": "max_num_seqs", "change": "decrease", "from": 16, "to": 8, "flag": "--max-num-seqs 8"},
+        {"knob": "prefix_caching", "change": "enable", "from": None, "to": True, "flag": "--prefix-caching"},
+    ]
+    report = unknown_report("t", [])
+    report["findings"] = [finding_part(found, MemoryFrame(0.0, facts=facts, system="infradoc")), finding_part(found)]
+    valid(report)
+    line = action_line(part, words("en"))
+    assert line.startswith(f"{flag} --max-num-seqs 8 --prefix-caching  (max_model_len 128 -> 320 and truncation_policy")
+    assert "left -> reject and max_num_seqs 16 -> 8 and prefix_caching -> True" in line
+    assert "max_num_seqs 16 -> 8" in to_markdown(report) and "且" in action_line(part, words("zh"))
+
+
+def test_an_action_that_moves_one_knob_is_as_before() -> None:
+    assert "also" not in finding_part(finding())["actions"][0]
+
+
+def test_texts_agree_with_their_number() -> None:
+    one = replace(finding(), cause="1 requests wait", evidence=(Evidence("1 statistics lines show it"),))
+    part = finding_part(one)
+    assert (part["cause"], part["evidence"][0]["text"]) == ("1 request waits", "1 statistics line shows it")
 
 
 def test_finding_part_is_plain_json() -> None:
@@ -92,8 +138,25 @@ def test_healthy_says_what_was_checked_and_what_was_not_seen() -> None:
     for name, value in report["vitals"].items():
         assert (value is None) == (name in hidden), name
     assert "there is no file x" in hidden and report["unparsed_lines"] == 3
+    assert "{" not in hidden and "_bucket" not in hidden  # words for people, no expressions
     for rule in load_catalog().rules:
-        assert (rule.id in report["checked"]) != (f"{rule.id}: needs" in hidden)
+        blind = any(rule.id in re.split(r"[:,] ?", line) for line in report["not_visible"])
+        assert (rule.id in report["checked"]) != blind, rule.id
+
+
+def test_an_idle_server_is_not_called_healthy_without_a_word() -> None:
+    """Nothing was asked of it: what only requests can show was not checked."""
+    still = [Sample("llm_requests_running", (), 0.0, 0.0), Sample("llm_requests_waiting", (), 0.0, 0.0)]
+    counted = [Sample("llm_generation_tokens_total", (), 0.0, 7.0)]
+    looks = [[replace(s, time=float(t)) for s in still + counted] for t in range(1, 20)]
+    report = observed([Reading("metrics", float(t), look) for t, look in enumerate(looks, 1)])
+    valid(report)
+    assert report["observed"]["idle"] is True and "no request came" in report["not_visible"][0]
+    assert "queue-saturation" not in report["checked"]
+    assert "as far as an idle server shows" in to_markdown(report)
+    busy = [[*look[:2], replace(look[2], value=7.0 + look[2].time)] for look in looks]
+    report = observed([Reading("metrics", float(t), look) for t, look in enumerate(busy, 1)])
+    assert "idle" not in report["observed"]
 
 
 def test_server_that_went_away_is_not_healthy() -> None:

@@ -10,6 +10,7 @@ import pytest
 from infradoc.report.build import finding_part, unknown_report
 from infradoc.report.text import action_line, make_console, print_report
 from infradoc.report.words import _EN, _ZH, words
+from infradoc_rules.actions import ACTIONS
 from infradoc_rules.model import Action, Evidence, Finding
 
 
@@ -79,3 +80,11 @@ def test_what_has_no_flag_is_said_in_words(lang: str, line: str) -> None:
     action = Action("other_process", "disable", "why", risk="disruptive", name="stop_other_process")
     [part] = finding_part(Finding("x", "warning", 0.5, "t", "c", "i", "f", actions=(action,)))["actions"]
     assert action_line(part, words(lang)) == line
+
+
+def test_no_action_shows_a_knob_s_internal_name() -> None:
+    """Also one that is not of the closed list."""
+    for name, spec in [*ACTIONS.items(), ("", ACTIONS["restart_engine"])]:
+        action = Action(spec.knob, spec.change, "why", name=name)
+        [part] = finding_part(Finding("x", "warning", 0.5, "t", "c", "i", "f", actions=(action,)))["actions"]
+        assert "_" not in action_line(part, words("en"))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from infradoc.config import Auth
+from infradoc.config import Auth, Config, TargetConfig
+from infradoc.monitor.attach import attach
 from infradoc.sources.admin import AdminSource
 from infradoc.sources.credentials import SecretError, admin_token
 
@@ -111,3 +112,33 @@ def test_refusals(engine: Any, monkeypatch: pytest.MonkeyPatch, status: int, wor
 def test_asks_only_the_bundled_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
     assert not AdminSource(engine.url, wanted=lambda: False).is_supported()
+
+
+def test_the_environment_s_token_goes_only_where_the_user_said(
+    clean_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody's page may look like the bundled engine's."""
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    url = "http://elsewhere.example:8000"
+    stranger = AdminSource(url)
+    assert stranger.token() is None and not stranger.is_supported()
+    assert "INFRADOC_ADMIN_TOKEN is sent only to this machine" in str(stranger.why_not())
+    assert AdminSource(url, wanted=lambda: False).why_not() is None
+    named = AdminSource(url, asked=True)
+    assert named.token() == "tok" and named.why_not() is None
+    for local in ("http://127.0.0.1:8000", "http://localhost", "http://[::1]:9"):
+        assert AdminSource(local).token() == "tok"
+    monkeypatch.delenv("INFRADOC_ADMIN_TOKEN")
+    assert AdminSource(url).why_not() is None  # there is none to be sent
+
+
+def test_a_target_of_the_configuration_is_named(clean_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    config = Config({"prod": TargetConfig(url="http://elsewhere.example:8000")})
+    found = {}
+    for spec in ("prod", "http://elsewhere.example:8000/metrics", "http://stranger.example:8000"):
+        target = attach(spec, config)
+        (source,) = [one for one in target.sources if isinstance(one, AdminSource)]
+        found[spec] = source.token()
+        target.close()
+    assert list(found.values()) == ["tok", "tok", None]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from infradoc.model import Sample
+from infradoc.sources import processes
 from infradoc.sources.cgroup import Cgroup, pressure
+from infradoc.sources.gpu_processes import Family
 from infradoc.sources.host import HostSource
 from infradoc.sources.host_rows import HostRows, role_of
-from infradoc.sources.processes import _role_name, find_listener
+from infradoc.sources.processes import ServerProcesses, _role_name, find_listener
 
 ROW: dict[str, Any] = {
     "t": 100.0,
@@ -113,6 +119,22 @@ def test_this_machine_and_the_process_behind_a_port() -> None:
     assert mine and mine[0].value > 0
 
 
+def test_the_listener_is_searched_again_only_when_its_socket_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[int] = []
+    search = processes.find_socket
+    monkeypatch.setattr(processes, "find_socket", lambda port: searches.append(port) or search(port))
+    monkeypatch.setattr(processes, "_REFRESH_SECONDS", -1.0)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        family = ServerProcesses(listener.getsockname()[1])
+        for _ in range(3):
+            assert [row["pid"] for row in family.rows()][:1] == [os.getpid()]
+        if sys.platform == "linux":
+            assert len(searches) == 1
+    assert family.rows() == []  # the same process lives on, but nothing listens there
+
+
 def test_cgroup_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory")
     group = tmp_path / "box"
@@ -162,3 +184,67 @@ def test_pressure(tmp_path: Path) -> None:
         "some avg10=12.50 avg60=3.00 avg300=0.10 total=99\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
     )
     assert pressure(tmp_path)["cpu"]["some"] == {"10s": 0.125, "60s": 0.03, "300s": 0.001}
+
+
+# A launcher as TGI has it: it starts the router, which listens, and a server per shard, as siblings.
+_LAUNCHER = """
+import subprocess, sys
+folder = sys.argv[1]
+shards = [subprocess.Popen([sys.executable, f"{folder}/text-generation-server", "serve"]) for _ in range(2)]
+router = subprocess.Popen([sys.executable, f"{folder}/text-generation-router"])
+router.wait()
+"""
+_ROUTER = """
+import socket, time
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.fixture
+def tgi(tmp_path: Path) -> Iterator[tuple[int, list[psutil.Process]]]:
+    """Port of a router, and the processes of its family, the launcher first."""
+    programs = {"launcher": _LAUNCHER, "router": _ROUTER, "server": "import time; time.sleep(300)"}
+    for name, text in programs.items():
+        (tmp_path / f"text-generation-{name}").write_text(text)
+    command = [sys.executable, str(tmp_path / "text-generation-launcher"), str(tmp_path), "--max-input-tokens", "512"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    family = [psutil.Process(child.pid)]
+    try:
+        port = int(child.stdout.readline())
+        family += family[0].children(recursive=True)
+        yield port, family
+    finally:
+        for process in [*family[0].children(recursive=True), family[0]]:
+            process.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def test_the_shards_of_a_launcher_are_the_server_s(tgi: tuple[int, list[psutil.Process]]) -> None:
+    port, family = tgi
+    processes = ServerProcesses(port)
+    rows = processes.rows()
+    assert sorted(row["pid"] for row in rows) == sorted(process.pid for process in family) and len(rows) == 4
+    assert sorted(row["role"] for row in rows) == ["APIServer", "engine", "engine", "launcher"]
+    assert processes.main_pid() == next(row["pid"] for row in rows if row["role"] == "APIServer")
+    assert processes.command()[-2:] == [
+        "--max-input-tokens",
+        "512",
+    ]  # what the user typed, not what it was handed on as
+    assert Family.of(rows).engine
+
+
+def test_a_shell_that_started_several_servers_is_none_of_the_family() -> None:
+    program = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True);"
+    command = f'sleep 300 & "{sys.executable}" -c "{program} time.sleep(300)"; true'
+    with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        try:
+            rows = ServerProcesses(int(shell.stdout.readline())).rows()
+            assert len(rows) == 1 and rows[0]["pid"] != shell.pid
+        finally:
+            for process in [*psutil.Process(shell.pid).children(recursive=True), shell]:
+                process.kill()

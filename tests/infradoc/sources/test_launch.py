@@ -54,3 +54,22 @@ def test_a_server_that_starts_late_is_looked_for_again() -> None:
     assert source.read(1.0).facts == [] and source.interval < 60
     assert {fact.name: fact.value for fact in source.read(6.0).facts}["max_num_seqs"] == 4
     assert source.interval == float("inf")
+
+
+def test_docker_run_with_limits_and_variables() -> None:
+    found = facts(
+        "docker run -d --gpus '\"device=1\"' --shm-size=10.24gb -m 64g --cpus 8 -e NCCL_P2P_DISABLE=1 "
+        "-e HF_TOKEN=hidden vllm/vllm-openai:v0.9.1 --model org/m -tp 2 --max-model-len 32k"
+    )
+    assert found["shm_size"] == round(10.24 * 2**30) and found["cgroup.memory_limit_bytes"] == 64 << 30
+    assert found["cpu_limit"] == 8 and found["nccl_p2p"] is False and found["env.NCCL_P2P_DISABLE"] == 1
+    assert (
+        found["tensor_parallel_size"] == 2 and found["max_model_len"] == 32_000 and found["target.version"] == "0.9.1"
+    )
+    assert "hidden" not in map(str, found.values())
+
+
+def test_scripts_and_models_without_a_flag() -> None:
+    found = facts("export MODEL=org/m\nvllm serve $MODEL --enable-prefix-caching --max-num-seqs 4   # 4x A10")
+    assert found["model.name"] == "org/m" and found["prefix_caching"] is True
+    assert found["gpu.name"] == "A10" and found["gpu.count"] == 4

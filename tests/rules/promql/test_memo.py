@@ -73,3 +73,18 @@ def test_series_are_cut_by_their_own_times(series, now):
     together = evaluate(parse("avg_over_time(x_total[7s])"), Plain(series), now)
     alone = [element for one in series for element in evaluate(parse("avg_over_time(x_total[7s])"), Plain([one]), now)]
     assert sorted(together, key=str) == sorted(alone, key=str)
+
+
+def test_negative_zero_is_not_taken_for_zero():
+    frame = Remembering([])
+    signs = [evaluate(parse(f"1 / sum(vector({zero}))"), frame, 100.0)[0].value for zero in ("0", "-0", "0")]
+    assert signs == [float("inf"), float("-inf"), float("inf")]
+
+
+def test_equal_parts_of_different_texts_are_one_object():
+    one, other = (
+        parse("sum(rate(x_total{k=~'a|b'}[10s])) > 1").root,
+        parse("sum(rate(x_total{k=~'a|b'}[10s])) * 2").root,
+    )
+    assert one.left is other.left
+    assert parse("sum(rate(x_total{k=~'a|c'}[10s])) > 1").root.left is not one.left

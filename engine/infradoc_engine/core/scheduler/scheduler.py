@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infradoc_engine.core.clock import Clock, MonotonicClock
-from infradoc_engine.core.errors import RequestTooLong
-from infradoc_engine.core.kv_cache_manager import KVCacheManager
+from infradoc_engine.core.errors import BlocksLeaked, RequestTooLong
+from infradoc_engine.core.kv_cache_manager import KVCacheManager, leak_text
 from infradoc_engine.core.request import FinishReason, PreemptReason, Request
 from infradoc_engine.core.scheduler.decode import DecodeStage, is_decode
 from infradoc_engine.core.scheduler.lifecycle import Lifecycle
@@ -40,7 +40,10 @@ class Scheduler:
     # --- requests in and out ---
 
     def add(self, request: Request) -> None:
-        """Queue a new request. Raises RequestTooLong, or ValueError if it makes no sense; nothing changes then."""
+        """Queue a new request; nothing changes when it raises.
+
+        Raises RequestTooLong, BlocksLeaked when it would fit if no block was leaked, ValueError if it makes no sense.
+        """
         self._check(request)
         self._lifecycle.enqueue(request)
 
@@ -54,7 +57,7 @@ class Scheduler:
             raise ValueError("a request needs at least one prompt token and max_tokens of at least 1")
         for limit, where in (
             (self.limits.max_model_len, "max_model_len"),
-            (self.cache.usable_tokens, "the KV pool"),
+            (self.cache.num_blocks * self.cache.block_size, "the KV pool"),
         ):
             if num_prompt + 1 > limit:
                 raise RequestTooLong(
@@ -62,6 +65,8 @@ class Scheduler:
                     prompt_tokens=num_prompt,
                     limit_tokens=limit - 1,
                 )
+        if num_prompt + 1 > self.cache.usable_tokens:
+            raise BlocksLeaked(leak_text(self.cache))
 
     def abort(self, request_id: str) -> bool:
         """End a request whose client is gone; its blocks are free at once. False when the id is unknown."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infradoc_engine.core.errors import RequestTooLong
+from infradoc_engine.core.errors import BlocksLeaked, RequestTooLong
 from infradoc_engine.core.request import Request
 from infradoc_engine.core.scheduler.limits import SchedulerLimits
 from infradoc_engine.core.scheduler.output import ScheduleOutput
@@ -111,6 +111,20 @@ def test_a_prompt_without_room_for_a_token_is_refused(
         scheduler.add(make_requests(1, longest + 1, prefix="long")[0])
     assert (caught.value.prompt_tokens, caught.value.limit_tokens) == (longest + 1, longest)
     assert scheduler.num_waiting == 1
+
+
+def test_leaked_blocks_are_not_held_against_the_prompt(
+    make_scheduler: MakeScheduler, make_requests: MakeRequests
+) -> None:
+    scheduler = make_scheduler(4)
+    scheduler.cache.leak(3)
+    with pytest.raises(BlocksLeaked, match=r"3 of the 4 blocks .* POST /admin/defragment"):
+        scheduler.add(make_requests(1, 4)[0])
+    scheduler.add(make_requests(1, 3)[0])
+    with pytest.raises(RequestTooLong):
+        scheduler.add(make_requests(1, 16, prefix="long")[0])
+    scheduler.cache.reclaim_leaked()
+    scheduler.add(make_requests(1, 4, prefix="again")[0])
 
 
 def test_requests_that_make_no_sense_are_refused(make_scheduler: MakeScheduler, make_requests: MakeRequests) -> None:

@@ -4,6 +4,7 @@
  * (an index, or * for all) has VALUE; the newest line wins. `5+2` is 5 at that time and grows by 2 a second. Keys:
  *   gpus N, driver TEXT                     GPU is *
  *   ret:FUNCTION CODE                       the function returns CODE (0: works again)
+ *   hang:FUNCTION 1                         the function does not return until the script says 0
  *   lost CODE                               every call on this GPU returns CODE
  *   xid CODE                                one event at that time
  *   procs PID:BYTES,PID:BYTES               compute processes ("none": none)
@@ -101,6 +102,9 @@ static int enter(const char *function, device_t *device) {
         if (!strcmp(counts[i].name, function)) { counts[i].calls++; break; }
     }
     if (!ready) return 1;
+    snprintf(key, sizeof key, "hang:%s", function);
+    while (number(gpu, key, &code) == OK && code) usleep(5000);
+    code = 0;
     if (device && number(gpu, "lost", &code) == OK && code) return (int)code;
     snprintf(key, sizeof key, "ret:%s", function);
     return number(gpu, key, &code) == OK ? (int)code : OK;

@@ -1,0 +1,258 @@
+"""Opens what was given, splits it into segments, and reads them into one ordered account."""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+from infradoc.artefacts.kinds import KINDS
+from infradoc.artefacts.kinds.log import reader_of
+from infradoc.artefacts.model import Artefact, Gathered, Segment
+from infradoc.artefacts.notes import Notes
+from infradoc.artefacts.open import ArtefactError, Opening, Text
+from infradoc.artefacts.shuffled import in_order
+from infradoc.artefacts.split import LOG, split
+from infradoc.artefacts.text import Cleaner
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.patterns import LogScanner, weights
+
+HEAD_CHARACTERS = 4 << 20  # of a text that are split by content; what follows is read as the log that it began as
+JSON_CHARACTERS = 24 << 20  # a JSON document is one value and read whole, up to what 150 MB of memory allow
+_HELD_CHARACTERS = 12 << 20  # log lines held until the engine is known from all files together
+_HALF_YEAR = 180 * 86_400.0
+_YEAR = re.compile(r"\b(20\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T ]\d\d:\d\d")
+_LAUNCHED = 1_000.0  # what a launch command weighs against log lines when they name different engines
+# A server's own word on a setting beats the flag it was started with, and that beats a file beside it.
+_TRUST = {"default": 0, "file": 1, "config": 2, "flag": 3, "log": 4, "metrics": 5, "api": 5, "derived": -1}
+
+
+def gather(path: Path | None, endings: tuple[str, ...] = ("",)) -> Gathered:
+    """Everything that a file, a folder, an archive or standard input (None) says.
+
+    endings: of the files of a folder only those whose names end so.
+
+    Raises ArtefactError when there is nothing at all that can be read.
+    """
+    opening = Opening("(stdin)" if path is None else path.name or str(path))
+    account = _Account()
+    # Nothing here makes cycles, and the collector would walk all events kept so far again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for text in opening.texts(path, endings):
+            if not account.take(text):
+                opening.notes.add("blank", text.name)
+    finally:
+        if collecting:
+            gc.enable()
+    if not account.parts and not account.held:
+        said = [note.text() for note in sorted(opening.notes.kept, key=lambda note: note.kind == "label")]
+        why = said[0] if said else f"{opening.name} holds nothing to read."
+        raise ArtefactError(why, "Give logs, launch commands, metrics pages or nvidia-smi output as text.")
+    return account.gathered(opening.name, opening.notes)
+
+
+def segments_of(path: Path) -> list[Segment]:
+    """The segments of all texts below `path`, as far as they are split by content."""
+    found: list[Segment] = []
+    for text in Opening(path.name).texts(path):
+        head, _, _, cleaner = _head(text)
+        found += split(text.name, cleaner.clean(head))
+    return found
+
+
+@dataclass(slots=True)
+class _Part:
+    """One segment that was read."""
+
+    source: str
+    kind: str
+    artefact: Artefact
+
+
+@dataclass(slots=True)
+class _Held:
+    """A log segment that waits until the engine is known; `place` is where its part belongs."""
+
+    segment: Segment
+    group: str
+    place: int
+
+
+@dataclass
+class _Account:
+    """What was read so far."""
+
+    parts: dict[int, _Part] = field(default_factory=dict)
+    held: list[_Held] = field(default_factory=list)
+    votes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    scanners: dict[str, LogScanner] = field(default_factory=dict)
+    year: int | None = None
+    size: int = 0
+    places: int = 0
+
+    def take(self, text: Text) -> bool:
+        """Split and read one text; small logs wait for `gathered`. False when it holds nothing but blanks."""
+        head, rest, size, cleaner = _head(text)
+        lines = cleaner.clean(head)
+        self._see_year(lines)
+        segments = split(text.name, lines)
+        for segment in segments:
+            if segment.kind != LOG:
+                self._read(segment)
+        logs = [segment for segment in segments if segment.kind == LOG]
+        for segment in logs:
+            for system, weight in weights(segment.lines).items():
+                self.votes[system] += weight
+        following = next(rest, None)
+        if following is not None:
+            self._stream(text, logs[0] if logs else Segment(LOG, text.name, 1, []), following, rest, cleaner, len(head))
+            return True
+        for segment in logs:
+            self.held.append(_Held(segment, text.group, self._next()))
+        self.size += size if logs else 0
+        if self.size > _HELD_CHARACTERS:
+            self._release()
+        return bool(segments)
+
+    def _see_year(self, lines: Sequence[str]) -> None:
+        if self.year is None:
+            found = next((match for line in lines[:2_000] if (match := _YEAR.search(line[:200]))), None)
+            self.year = int(found[1]) if found else None
+
+    def _next(self) -> int:
+        self.places += 1
+        return self.places
+
+    def _read(self, segment: Segment) -> None:
+        artefact = _BY_NAME[segment.kind].read(segment)
+        self.parts[self._next()] = _Part(segment.source, segment.kind, artefact)
+        if artefact.system:
+            self.votes[artefact.system] += _LAUNCHED
+
+    def _stream(
+        self,
+        text: Text,
+        first: Segment,
+        following: list[str],
+        rest: Iterator[list[str]],
+        cleaner: Cleaner,
+        head_lines: int,
+    ) -> None:
+        """Read a long log batch by batch, as the engine that it is known to be of by now."""
+        self._release()
+        reader = reader_of(text.name, self._system_of(first), self.year or _ANY_YEAR, self.scanners.get(text.group))
+        reader.feed(first.lines or [""] * head_lines)
+        for batch in chain([following], rest):
+            reader.feed(cleaner.clean(batch) if text.reader.dirty or not cleaner.plain else batch)
+        self.scanners[text.group] = reader.scanner
+        self.parts[self._next()] = _Part(text.name, LOG, reader.artefact())
+
+    def _release(self) -> None:
+        """Read the logs that wait."""
+        for held in self.held:
+            before = self.scanners.get(held.group)
+            reader = reader_of(held.segment.source, self._system_of(held.segment), self.year or _ANY_YEAR, before)
+            reader.scanner.lines = held.segment.first_line - 1
+            reader.feed(in_order(held.segment.lines))
+            self.scanners[held.group] = reader.scanner
+            self.parts[held.place] = _Part(held.segment.source, LOG, reader.artefact())
+        self.held, self.size = [], 0
+
+    def _system_of(self, segment: Segment) -> str | None:
+        """The engine that a log is read as: the one of the whole case unless the log clearly names another."""
+        main = self.system
+        own = weights(segment.lines)
+        best = max(own, key=lambda system: own[system], default=None)
+        if best is None or best == main:
+            return main
+        return best if own[best] >= max(1.0, 3 * own.get(main or "", 0.0)) or main is None else main
+
+    @property
+    def system(self) -> str | None:
+        """The engine that the launch command and most log lines name."""
+        best = max(self.votes, key=lambda system: self.votes[system], default=None)
+        return best if best is not None and self.votes[best] >= 1 else None
+
+    def gathered(self, name: str, notes: Notes) -> Gathered:
+        """All parts together: events get one running order, facts the most trusted origin."""
+        self._release()
+        parts = [self.parts[place] for place in sorted(self.parts)]
+        found = [part.artefact for part in parts]
+        return Gathered(
+            name=name,
+            events=[replace(event, order=place) for place, event in enumerate(merged(found), start=1)],
+            facts=_facts(found, self.system),
+            series=[series for artefact in found for series in artefact.series],
+            system=self.system,
+            kinds=[(part.source, part.kind) for part in parts],
+            unparsed=sum(artefact.unparsed for artefact in found),
+            notes=notes,
+        )
+
+
+_BY_NAME = {kind.name: kind for kind in KINDS}
+_ANY_YEAR = 2000  # of stamps without a year when no file names one; a leap year, so that every day exists
+
+
+def _head(text: Text) -> tuple[list[str], Iterator[list[str]], int, Cleaner]:
+    """The first lines of a text, its further batches, how many characters were taken, and its cleaner."""
+    batches = text.reader.batches()
+    lines: list[str] = []
+    size = 0
+    limit = HEAD_CHARACTERS
+    for batch in batches:
+        if not lines and batch[0].lstrip()[:1] in ("{", "["):
+            limit = JSON_CHARACTERS if _one_value(batch) else limit
+        lines += batch
+        size += sum(map(len, batch))
+        if size > limit:
+            break
+    return lines, batches, size, Cleaner(lines)
+
+
+def _one_value(batch: Sequence[str]) -> bool:
+    """Whether a text that begins with a bracket is one JSON value rather than a log of records."""
+    first = batch[0].strip()
+    return not (first.startswith("{") and first.endswith("}") and len(batch) > 1) and first[:2] != "[2"
+
+
+def merged(found: Sequence[Artefact]) -> list[Event]:
+    """The events of all artefacts: in the order of each, merged by time among those that have times.
+
+    Those without any time stay in the order of the files and come first. A clock that jumps back does not reorder a
+    log: its lines count as written no earlier than those above them.
+    """
+    timed = [artefact.events for artefact in found if any(event.time is not None for event in artefact.events)]
+    loose = [event for artefact in found for event in artefact.events if artefact.events not in timed]
+    by_time = heapq.merge(*(_paced(events) for events in timed), key=lambda pair: pair[0])
+    return [*loose, *(event for _, event in by_time)]
+
+
+def _paced(events: Sequence[Event]) -> Iterator[tuple[float, Event]]:
+    now = next(event.time for event in events if event.time is not None)
+    years = 0.0
+    for event in events:
+        if event.time is not None:
+            if event.time + years < now - _HALF_YEAR:  # stamps without a year, over New Year's Eve
+                years += 366 * 86_400.0
+            now = max(now, event.time + years)
+        yield now, event
+
+
+def _facts(found: Sequence[Artefact], system: str | None) -> dict[str, Fact]:
+    best: dict[str, Fact] = {}
+    for artefact in found:
+        for fact in artefact.facts:
+            held = best.get(fact.name)
+            if fact.name == "target.system" and fact.value != system:
+                continue
+            if held is None or _TRUST[fact.origin] >= _TRUST[held.origin]:
+                best[fact.name] = fact
+    return best

@@ -1,0 +1,68 @@
+"""The explicit list of artefact kinds, the most telling first; a log is what is left.
+
+A kind is a class with `name`, `score(lines)` and `read(segment)` (see `artefacts.model.Kind`), and it may have
+
+    spans(lines) -> list[tuple[int, int]]
+
+the half-open line ranges [start, end) of a mixed text that are surely of this kind: one paste may hold prose, a launch
+command, a log, an nvidia-smi table and a metrics page, with or without blank lines, fences or shell prompts between
+them. What a kind with `spans` does not claim it does not get, so `spans` must also claim a whole file of its own kind.
+
+How a text is split (`artefacts.split`):
+  1. `spans` of every kind that has it, in the order of KINDS; where two claim a line, the earlier kind keeps it.
+     A claimed range becomes one Segment(kind, source, first_line, lines); ranges that touch stay apart.
+  2. A kind without `spans` is asked `score(lines)` for the whole text first; from 0.5 on and above all others it gets
+     the whole text. Else it is asked for each block (lines between blank lines, fences, shell prompts and claimed
+     ranges) and gets those that it scores 0.5 or more.
+  3. Everything left is read as one log: a Segment of the whole text in which the claimed lines are empty, so that line
+     numbers hold and a traceback or a rank's lines are followed across a table that was pasted between them.
+
+Lines arrive without line ends, ANSI sequences, markdown fences and quote marks, HTML escapes, progress bars (last
+state only), shell prompts, and without what container tools put in front ("web-1  | ", "[pod/x/y] ", JSON records).
+Stamps of journald and of `docker logs -t` stay: they are the time of log lines, and `patterns.prefix` takes them off.
+`spans` sees the first 20,000 lines of a text; it must be linear in them and must not raise. `artefacts.spans` has
+helpers: runs of lines, JSON values, shell commands, YAML documents. Content decides, never the name of a file.
+"""
+
+from __future__ import annotations
+
+from infradoc.artefacts.kinds import (
+    bench,
+    cgroup,
+    client_notes,
+    collect_env,
+    config,
+    host_tools,
+    launch,
+    log,
+    metrics,
+    nvidia_smi,
+    pyspy,
+    quality,
+    response,
+    tgi_args,
+    topo,
+    trainer_state,
+)
+from infradoc.artefacts.model import Kind
+
+KINDS: tuple[Kind, ...] = (
+    cgroup.CgroupKind(),  # cpu.stat looks like samples without labels
+    metrics.MetricsKind(),
+    nvidia_smi.NvidiaSmiKind(),
+    topo.TopologyKind(),
+    trainer_state.TrainerStateKind(),
+    quality.QualityKind(),
+    tgi_args.TgiArgsKind(),
+    bench.BenchKind(),
+    host_tools.HostToolsKind(),
+    pyspy.PySpyKind(),
+    client_notes.ClientNotesKind(),
+    response.ResponseKind(),
+    config.ConfigKind(),
+    collect_env.CollectEnvKind(),
+    launch.LaunchKind(),
+    log.LogKind(),
+)
+
+__all__ = ["KINDS"]

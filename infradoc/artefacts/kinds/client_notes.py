@@ -1,0 +1,104 @@
+"""What is said of the load: comments beside a launch command, and the commands of load generators.
+
+Facts: client.request_rate, client.concurrency, client.requests, client.shared_prefix (bool), client.mixed_lengths
+(bool), client.browser (bool), client.direct (bool: it talks to the model server past the router's limits).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from infradoc.artefacts.model import Artefact, Segment
+from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.model import Fact, Value
+
+_COMMAND = re.compile(
+    r"\b(?:benchmark_serving\S*|bench_serving\b|vllm bench\b|benchmark_throughput\S*|bench_one_batch\S*"
+    r"|genai-perf|aiperf|guidellm"
+    r"|text-generation-benchmark|locust|llama-batched-bench|llmperf|token_benchmark_ray)"
+)
+_COMMENT = re.compile(r"^\s*(?:#|//) ?(?!\d+ +\S+ +gauge|HELP |TYPE )(?P<text>.*)$")
+_LOAD = re.compile(
+    r"(?i)\b(?:load|traffic|clients?|workload|concurren\w+|req/s|requests? (?:per|a|each)|open-loop|closed-loop|browser"
+    r"|prompts?|prefix(?:es)?|documents?|callers?|users)\b"
+)
+_RATE = re.compile(
+    r"(?i)(?:--request-rate[ =]|request[_ ]rate[ =:]+)(\d+(?:\.\d+)?)"
+    r"|\b(\d+(?:\.\d+)?) ?(?:req/s|requests? (?:per|a) second|rps|qps)\b"
+)
+_CONCURRENT = re.compile(
+    r"(?i)--(?:max-)?concurrency[ =](\d+)|\b(\d+) (?:concurrent|in flight|parallel (?:requests|clients)|browser tabs)"
+    r"|concurrency (?:of )?(\d+)|semaphore\w*[ (=]+(\d+)"
+)
+_COUNT = re.compile(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
+_SHARED = re.compile(
+    r"(?i)(?:shar(?:e|ed|ing|es)\b.{0,40}\b(?:prefix|system prompt|context|preamble|instructions)"
+    r"|same (?:long )?(?:system prompt|prefix"
+    r"|document|context|preamble)|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn|generated-shared-prefix"
+    r"|prefix_repetition|few-shot)"
+)
+_MIXED = re.compile(
+    r"(?i)short (?:chats?|prompts?|requests?).{0,60}(?:long|\d+k)|(?:long|\d+k).{0,60}short (?:chats?|prompts?|requests?)"
+)
+_STARTS = re.compile(r"\s*(?:\$ )?(?:\w+=\S+ )*(?:python3?|vllm|genai-perf|aiperf|guidellm|text-gen|locust|llama-|\./)")
+_DIRECT = re.compile(r"\btext-generation-benchmark\b")
+
+
+class ClientNotesKind:
+    """Comments on the load and commands of load generators."""
+
+    name = "client_notes"
+
+    def score(self, lines: Sequence[str]) -> float:
+        """Sure where every line is one."""
+        filled = [line for line in lines if line.strip()]
+        return 0.8 if filled and all(_mine(line) for line in filled) else 0.0
+
+    def spans(self, lines: Sequence[str]) -> list[Span]:
+        """Each such line, and the continuation lines of a command."""
+        found = []
+        for start, end in runs(lines, _mine):
+            while end < len(lines) and lines[end - 1].rstrip().endswith("\\"):
+                end += 1
+            found.append((start, end))
+        return found
+
+    def read(self, segment: Segment) -> Artefact:
+        """The facts above."""
+        out = Artefact()
+        for index, line in enumerate(segment.lines):
+            for name, value in _said(line):
+                out.facts.append(Fact(f"client.{name}", value, "file", segment.place(index)))
+        return out
+
+
+def _mine(line: str) -> bool:
+    if len(line) > 2_000:
+        return False
+    comment = _COMMENT.match(line)
+    if comment is not None:
+        return bool(_LOAD.search(comment["text"]) or _COMMAND.search(comment["text"]))
+    return _COMMAND.search(line) is not None and _is_command(line)
+
+
+def _is_command(line: str) -> bool:
+    """A command rather than a log line that names one."""
+    return bool(
+        re.match(
+            r"\s*(?:\$ )?(?:\w+=\S+ )*(?:python3?|vllm|genai-perf|aiperf|guidellm|text-gen|locust|llama-|\./)", line
+        )
+    )
+
+
+def _said(line: str) -> Iterator[tuple[str, Value]]:
+    for name, pattern in (("request_rate", _RATE), ("concurrency", _CONCURRENT), ("requests", _COUNT)):
+        found = pattern.search(line)
+        if found is not None:
+            number = float(next(group for group in found.groups() if group))
+            yield name, number if name == "request_rate" else int(number)
+    for name, pattern in (("shared_prefix", _SHARED), ("mixed_lengths", _MIXED), ("direct", _DIRECT)):
+        if pattern.search(line):
+            yield name, True
+    if re.search(r"(?i)browser", line):
+        yield "browser", True

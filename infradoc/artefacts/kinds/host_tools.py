@@ -1,0 +1,309 @@
+"""What people paste of a host: top, ps, docker stats, kubectl top, pidstat, free, df, uptime, nproc, lscpu.
+
+Several snapshots after one another are a series: `sample` numbers them, `seconds` is the time since the first where
+the snapshots say when they were taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from infradoc.artefacts.kinds.tables import Row, percent_of, rows_of, size_of
+from infradoc.artefacts.model import Artefact, Segment
+from infradoc.artefacts.spans import Span
+from infradoc_rules.model import Event, Fact, Value
+
+_STAMP = re.compile(r"(?:(\d{4}-\d\d-\d\d)[T ])?(?<![\d:])(\d\d:\d\d(?::\d\d)?)(?![\d:])")
+_STAMP_LINE = re.compile(
+    r"^(?:#|=+|-+|\[)? ?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\w* )?(?:\w{3} +\d{1,2} )?(?:\d{4}-\d\d-\d\d[T ])?"
+    r"\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [A-Z]{3,4})?(?: \d{4})?\]?(?: ?[=-]+)?$"
+)
+_TOP = re.compile(r"^top - (\d\d:\d\d:\d\d) up .*load average: ([\d.]+)")
+_LOAD = re.compile(r"load averages?: ([\d.]+)")
+_CPU = re.compile(r"^%?Cpu(?:\(s\)|\d+) *:.*?([\d.]+)[ %]*id")
+_TOP_REST = re.compile(r"^(?:Tasks|Threads):|^(?:[KMG]i?B )?(?:Mem|Swap) ?:.*(?:total|free|used)")
+_CPUS = re.compile(r"^CPU\(s\): +(\d+)$")
+_LSCPU = re.compile(
+    r"^(?:Architecture|CPU op-mode|Byte Order|On-line CPU|Thread\(s\) per core|Core\(s\) per|Socket\(s\)|NUMA node"
+    r"|Model name|Vendor ID|CPU max MHz|CPU min MHz)[^:]*:"
+)
+_NPROC = re.compile(r"^(?:[$#] *)?nproc(?: --all)?(?:[:=] *|: )?(\d+)?$")
+_SERIES = re.compile(r"(?i)^(?:rss|mem(?:ory)?|res|used)(?:_used|_rss|_usage)?[_ (]*(k|m|g)?i?b?(?:ytes)?\)?$")
+_WHEN = re.compile(
+    r"(?i)^(?:t|ts|time|timestamp|date|elapsed|hour|hours|h|minute|min|t_s|t_min|uptime|day)(?:_?\(?[a-z]+\)?)?$"
+)
+_SPANS = {"h": 3600.0, "min": 60.0, "m": 60.0, "day": 86400.0, "d": 86400.0}
+_MOST = 40  # processes of one snapshot; a table by CPU or memory has the telling ones first
+
+
+class HostToolsKind:
+    """Snapshots of a host's processes, memory and disks."""
+
+    name = "host_tools"
+
+    def score(self, lines: Sequence[str]) -> float:
+        """Sure when there is such a table."""
+        return 0.9 if self.spans(lines) else 0.0
+
+    def spans(self, lines: Sequence[str]) -> list[Span]:
+        """Each table with the lines that belong to its tool, and a line above it that says when it was taken."""
+        found: list[Span] = []
+        index = 0
+        while index < len(lines):
+            end = _end(lines, index)
+            if end == index:
+                index += 1
+                continue
+            start = index - 1 if index and _STAMP_LINE.match(lines[index - 1].strip()) else index
+            # Snapshots after one another are one series.
+            if found and not any(line.strip() for line in lines[found[-1][1] : start]):
+                start = found.pop()[0]
+            found.append((start, end))
+            index = end
+        return found
+
+    def read(self, segment: Segment) -> Artefact:
+        """process_usage and host_usage events; facts on cores, memory and /dev/shm."""
+        reader = _Reader(segment)
+        reader.run()
+        return reader.out
+
+
+def _end(lines: Sequence[str], start: int) -> int:
+    """The line after what begins on line `start`; `start` itself where nothing does."""
+    line = lines[start]
+    table = _header(line)
+    if table is not None:
+        rows = _rows(lines, start, *table)
+        return rows[-1].index + 1 if rows else start
+    if _TOP.match(line) or _CPU.match(line) or _TOP_REST.match(line) or _CPUS.match(line) or _LSCPU.match(line):
+        return start + 1
+    found = _NPROC.match(line.strip())
+    if found:
+        below = lines[start + 1].strip() if start + 1 < len(lines) else ""
+        return start + 1 if found[1] else start + 2 if below.isdigit() else start
+    return start
+
+
+def _header(line: str) -> tuple[str, list[str]] | None:
+    """(tool, column names) when the line is the header of a table that we know."""
+    words = line.upper().split()
+    if len(words) < 2:
+        return None
+    if "%CPU" in words and words[-1] in ("COMMAND", "CMD") and ("RES" in words or "RSS" in words or "PID" in words):
+        return "ps", words
+    if "RSS" in words and words[-1] in ("COMMAND", "CMD", "COMM", "ARGS", "NAME"):
+        return "ps", words
+    if line.startswith(("CONTAINER", "NAME")) and "MEM USAGE / LIMIT" in line:
+        return "docker", _docker_names(line)
+    if "MEMORY(BYTES)" in words and words[0] in ("NAME", "POD", "NAMESPACE"):
+        return "kubectl", words
+    if words[:4] == ["TOTAL", "USED", "FREE", "SHARED"]:
+        return "free", words
+    if words[0] == "FILESYSTEM" and "MOUNTED" in words:
+        return "df", [*words[:-2], "MOUNTED"] if words[-1] == "ON" else words
+    return ("series", words) if _is_series(words) else None
+
+
+def _docker_names(line: str) -> list[str]:
+    """Columns of docker stats as its rows split into words: usage and limit have a slash between them."""
+    names = [word.strip().upper() for word in re.split(r" {2,}|\t", line.strip())]
+    parts = {
+        "MEM USAGE / LIMIT": ["MEM", "/", "LIMIT"],
+        "NET I/O": ["NETIN", "/", "NETOUT"],
+        "BLOCK I/O": ["IN", "/", "OUT"],
+    }
+    return [part for name in names for part in parts.get(name, [name])]
+
+
+def _is_series(words: Sequence[str]) -> bool:
+    """A hand-made table: a time, then a memory size."""
+    return len(words) <= 8 and bool(_WHEN.match(words[0])) and any(_SERIES.match(word) for word in words[1:])
+
+
+def _rows(lines: Sequence[str], start: int, tool: str, names: Sequence[str]) -> list[Row]:
+    """The rows below the header on line `start`: what no longer has numbers where the tool prints them ends them."""
+    if tool == "free":
+        return _free_rows(lines, start)
+    found: list[Row] = []
+    for row in rows_of(lines, start, names):
+        if not _fits(tool, row):
+            break
+        found.append(row)
+    return found
+
+
+def _fits(tool: str, row: Row) -> bool:
+    cells = row.cells
+    if tool == "ps":
+        sizes = [size_of(cells[name]) for name in ("RES", "RSS") if name in cells]
+        shares = [percent_of(cells[name]) for name in ("%CPU", "%MEM") if name in cells]
+        return all(value is not None for value in (*sizes, *shares))
+    if tool == "docker":
+        return cells.get("/") == "/" and size_of(cells.get("MEM", "")) is not None
+    if tool == "kubectl":
+        return size_of(cells["MEMORY(BYTES)"]) is not None
+    if tool == "series":
+        unit = next(name for name in list(cells)[1:] if _SERIES.match(name))
+        return size_of(cells[unit]) is not None
+    return cells["MOUNTED"].startswith("/") or cells["MOUNTED"][:1].isalnum()
+
+
+class _Reader:
+    """Reads one segment; counts snapshots."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.lines = segment.lines
+        self.out = Artefact()
+        self.sample = 0
+        self.now: float | None = None
+
+    def run(self) -> None:
+        index = 0
+        while index < len(self.lines):
+            index = self._take(index)
+
+    def _take(self, index: int) -> int:
+        line = self.lines[index]
+        table = _header(line)
+        if table is not None:
+            readers: Mapping[str, Callable[[Sequence[Row]], None]] = {
+                "ps": self._ps, "docker": self._docker, "kubectl": self._kubectl,
+                "free": self._free, "df": self._df, "series": self._series,
+            }  # fmt: skip
+            rows = _rows(self.lines, index, *table)
+            self.sample += table[0] in ("ps", "docker", "kubectl")
+            readers[table[0]](rows)
+            return rows[-1].index + 1 if rows else index + 1
+        self._line(line, index)
+        return index + 1
+
+    def _line(self, line: str, index: int) -> None:
+        if _STAMP_LINE.match(line.strip()):
+            self._at(line)
+        elif found := _TOP.match(line):
+            self._at(found[1])
+            self._event("host_usage", index, {"load": float(found[2])})
+        elif found := _CPU.match(line):
+            self._event("host_usage", index, {"idle": float(found[1]) / 100})
+        elif found := _CPUS.match(line) or _NPROC.match(line.strip()):
+            below = self.lines[index + 1].strip() if index + 1 < len(self.lines) else ""
+            count = found[1] or (below if below.isdigit() else None)
+            if count:
+                self._fact("host.cpus", int(count), index)
+        elif found := _LOAD.search(line):
+            self._event("host_usage", index, {"load": float(found[1])})
+
+    def _at(self, text: str) -> None:
+        found = _STAMP.search(text)
+        if found is None:
+            return
+        when = datetime.fromisoformat(f"{found[1] or '2000-01-01'} {found[2]}").replace(tzinfo=UTC).timestamp()
+        day = 86_400.0 if found[1] is None and self.now is not None and when < self.now - 43_200 else 0.0
+        self.now = when + day
+
+    def _event(self, name: str, index: int, fields: Mapping[str, Value | None]) -> None:
+        known = {key: value for key, value in fields.items() if value is not None}
+        if "sample" not in known and name != "host_usage":
+            known["sample"] = self.sample
+        if self.now is not None:
+            known["seconds"] = known.get("seconds", self.now)
+        if name == "host_usage":
+            known.pop("seconds", None)
+        self.out.events.append(Event(name, 0, known, source=self.segment.place(index), text=self.lines[index][:400]))
+
+    def _fact(self, name: str, value: Value, index: int) -> None:
+        self.out.facts.append(Fact(name, value, "config", self.segment.place(index)))
+
+    def _ps(self, rows: Sequence[Row]) -> None:
+        for row in rows[:_MOST]:
+            cells = row.cells
+            name = cells.get("COMMAND") or cells.get("CMD") or cells.get("COMM") or cells.get("ARGS") or cells["NAME"]
+            size = cells.get("RES") or cells.get("RSS")
+            pid = cells.get("PID", "")
+            self._event("process_usage", row.index, {
+                "name": name[:200], "pid": int(pid) if pid.isdigit() else None,
+                "cores": percent_of(cells["%CPU"]) if "%CPU" in cells else None,
+                "bytes": _whole(size_of(size, 1024)) if size else None,
+            })  # fmt: skip
+
+    def _docker(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            cells = row.cells
+            self._event("process_usage", row.index, {
+                "name": cells.get("NAME") or cells.get("CONTAINER ID") or cells.get("CONTAINER", "container"),
+                "cores": percent_of(cells["CPU %"]) if "CPU %" in cells else None,
+                "bytes": _whole(size_of(cells["MEM"])), "limit_bytes": _whole(size_of(cells["LIMIT"])),
+            })  # fmt: skip
+
+    def _kubectl(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            cpu = row.cells.get("CPU(CORES)", "")
+            cores = float(cpu[:-1]) / 1000 if cpu.endswith("m") and cpu[:-1].isdigit() else None
+            size = _whole(size_of(row.cells["MEMORY(BYTES)"]))
+            self._event("process_usage", row.index, {"name": row.cells["NAME"], "cores": cores, "bytes": size})
+
+    def _series(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            names = list(row.cells)
+            unit = next(found for name in names[1:] if (found := _SERIES.match(name)))
+            size = size_of(row.cells[unit.string], {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(unit[1] or "", 1))
+            self.sample += 1
+            self._at(row.cells[names[0]])
+            seconds = None
+            if (count := percent_of(row.cells[names[0]])) is not None:
+                word = names[0].lower().rpartition("_")[2].strip("()")
+                seconds = 100 * count * next((f for key, f in _SPANS.items() if word.startswith(key)), 1.0)
+            self._event(
+                "process_usage", row.index, {"name": unit.string.lower(), "bytes": _whole(size), "seconds": seconds}
+            )
+
+    def _free(self, rows: Sequence[Row]) -> None:
+        unit = _free_unit(rows)
+        for row in rows:
+            total, used = (_whole(size_of(row.cells[name], unit)) for name in ("TOTAL", "USED"))
+            if total is None or used is None:
+                continue
+            if "SWAP" in row.cells:
+                self._fact("host.swap_bytes", total, row.index)
+                self._fact("host.swap_used_bytes", used, row.index)
+            else:
+                left = _whole(size_of(row.cells.get("AVAILABLE", ""), unit))
+                self._fact("host.memory_bytes", total, row.index)
+                self._fact("host.available_bytes", total - used if left is None else left, row.index)
+
+    def _df(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row.cells.get("MOUNTED", "").strip().startswith("/dev/shm"):
+                sizes = [cell for name, cell in row.cells.items() if name not in ("FILESYSTEM", "TYPE", "MOUNTED")]
+                unit = 1024 if any("BLOCKS" in name for name in row.cells) else 1
+                self._fact("shm.size_bytes", _whole(size_of(sizes[0], unit)) or 0, row.index)
+                self._fact("shm.used_bytes", _whole(size_of(sizes[1], unit)) or 0, row.index)
+
+
+def _free_rows(lines: Sequence[str], start: int) -> list[Row]:
+    """The rows of `free`: "Mem:" has a number for each column, "Swap:" for the first three."""
+    names = lines[start].upper().split()
+    found: list[Row] = []
+    for index in range(start + 1, min(start + 4, len(lines))):
+        words = lines[index].split()
+        if len(words) < 4 or words[0] not in ("Mem:", "Swap:", "-/+"):
+            break
+        if words[0] != "-/+":
+            mark = {"SWAP": ""} if words[0] == "Swap:" else {}
+            found.append(Row(index, {**dict(zip(names, words[1:], strict=False)), **mark}))
+    return found
+
+
+def _free_unit(rows: Sequence[Row]) -> int:
+    """Of bare numbers: KiB by default; `free -m` and `free -g` show in the size of the host."""
+    total = next((row.cells["TOTAL"] for row in rows if "SWAP" not in row.cells), "0")
+    size = int(total) if total.isdigit() else 0
+    return 1 << 10 if size >= 2_000_000 else 1 << 20 if size >= 2_000 else 1 << 30
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -1,0 +1,44 @@
+"""Logs of engines, trainers, libraries and the kernel: everything line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infradoc.artefacts.log_reader import LogReader
+from infradoc.artefacts.model import Artefact, Segment
+from infradoc_rules.patterns import LogScanner, detect
+
+
+class LogKind:
+    """What no other kind claims is read as a log."""
+
+    name = "log"
+
+    def score(self, lines: Sequence[str]) -> float:
+        """Low on purpose: every other kind that is sure comes first."""
+        return 0.1 if any(line.strip() for line in lines) else 0.0
+
+    def read(self, segment: Segment) -> Artefact:
+        """Events of each line; the engine is recognised from its lines."""
+        return self.read_as(segment, detect(segment.lines))
+
+    def read_as(
+        self, segment: Segment, system: str | None, year: int | None = None, before: LogScanner | None = None
+    ) -> Artefact:
+        """Events of each line as `system` writes them.
+
+        year: of stamps that lack it. before: the scanner of the part of the same log that came earlier.
+        """
+        reader = reader_of(segment.source, system, year, before)
+        reader.scanner.lines = segment.first_line - 1
+        reader.feed(segment.lines)
+        return reader.artefact()
+
+
+def reader_of(source: str, system: str | None, year: int | None, before: LogScanner | None = None) -> LogReader:
+    """A reader for one log; it goes on in the phase of the part `before`."""
+    scanner = LogScanner(system, source, year=year)
+    if before is not None:
+        scanner.phase, scanner.stamp = before.phase, before.stamp
+        scanner.facts = dict(before.facts)
+    return LogReader(scanner)

@@ -1,0 +1,218 @@
+"""Metrics pages as series under canonical names, and as facts.
+
+One scrape, several after one another, or samples with their own time stamps (a range asked of Prometheus). Facts:
+
+    metrics.<signal>           the newest value: summed over label sets, the largest one of ratios
+    metrics.<signal>.<value>   that of one label value, such as metrics.llm_requests_finished_total.length
+    metrics.<signal>.first     the value in the first of several scrapes
+    metrics.<signal>.mean      of a histogram: sum over count
+    metrics.seconds            from the first to the last of metrics.scrapes
+
+Of other exporters the memory of a container is kept, as proc_resident_memory_bytes{role="container"}.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from infradoc.artefacts.model import Artefact, Segment
+from infradoc.artefacts.spans import Span, runs
+from infradoc.model import Sample
+from infradoc.sources.mapping import PageMapper, UnknownPage
+from infradoc_rules.model import Event, Fact, Series, Value
+
+Labels = tuple[tuple[str, str], ...]
+
+STEP = 15.0  # seconds between scrapes that do not say when they were taken: the usual interval
+MAX_SCRAPES = 2_000
+_MOST_VALUES = 200  # label values of one signal that become facts
+_SAMPLE = re.compile(
+    r"^(?P<name>[a-zA-Z_:](?:[\w:]*\w)?)(?P<labels>\{[^{}]*\})? +(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|Inf|NaN))"
+    r"(?: +(?P<time>\d{9,16}(?:\.\d+)?))?\s*$"
+)
+_COMMENT = re.compile(r"^# (?:HELP|TYPE|UNIT|EOF)\b")
+_WHEN = re.compile(r"^#.*?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?")
+_CLOCK = re.compile(r"^#\D*(\d\d):(\d\d):(\d\d)\b")
+_OFFSET = re.compile(r"^#.*?\b(?:t|after) ?=? ?\+?(\d+(?:\.\d+)?) ?s\b")
+_MEMORY = ("container_memory_rss", "container_memory_working_set_bytes")
+
+
+class MetricsKind:
+    """Prometheus text."""
+
+    name = "metrics"
+
+    def score(self, lines: Sequence[str]) -> float:
+        """Sure when most lines are samples or their comments."""
+        filled = [line for line in lines if line.strip()]
+        hits = sum(1 for line in filled if _mine(line))
+        return 0.95 if hits >= 3 and hits >= 0.8 * len(filled) else 0.0
+
+    def spans(self, lines: Sequence[str]) -> list[Span]:
+        """Runs of samples and comments; a line that says when a scrape was taken may stand between."""
+        found = runs(lines, _mine, gap=2, at_least=2)
+        return [_with_time(lines, span) for span in found if any(_telling(line) for line in lines[span[0] : span[1]])]
+
+    def read(self, segment: Segment) -> Artefact:
+        """Series and facts. A page of a server that has no map is read for its facts alone."""
+        out = Artefact()
+        scrapes = list(_scrapes(segment.lines))[:MAX_SCRAPES]
+        samples: dict[tuple[str, Labels], list[tuple[float, float]]] = defaultdict(list)
+        mapper = PageMapper()
+        for when, page in scrapes:
+            body = "\n".join(_without_time(line) for line in page).encode() + b"\n"
+            try:
+                found = mapper.page(body, when)
+            except UnknownPage:
+                found = None
+            if found is not None:
+                out.system = mapper.system
+                out.facts += found.facts
+                _keep(samples, found.samples)
+            for name, labels, value in _foreign(page):
+                samples[name, labels].append((when, value))
+        place = segment.place(0)
+        out.series = [_series(name, labels, points) for (name, labels), points in samples.items()]
+        out.events += _memory(out.series, place)
+        out.facts += [Fact(fact.name, fact.value, "metrics", place) for fact in _facts(samples, scrapes)]
+        if out.system:
+            out.facts.append(Fact("target.system", out.system, "metrics", place))
+        return out
+
+
+def _mine(line: str) -> bool:
+    return _COMMENT.match(line) is not None or _telling(line)
+
+
+def _telling(line: str) -> bool:
+    match = _SAMPLE.match(line)
+    return match is not None and (match["labels"] is not None or "_" in match["name"] or ":" in match["name"])
+
+
+def _with_time(lines: Sequence[str], span: Span) -> Span:
+    """The span with a comment above it that says when the first scrape was taken."""
+    start, end = span
+    above = lines[start - 1] if start else ""
+    return (start - 1, end) if above.startswith("#") and not above.startswith("##") else span
+
+
+def _scrapes(lines: Sequence[str]) -> Iterator[tuple[float, list[str]]]:
+    """(time, lines) of each scrape: parted by their own stamps, else where a series comes again."""
+    stamped: dict[float, list[str]] = defaultdict(list)
+    pages: list[tuple[float | None, list[str]]] = [(None, [])]
+    seen: set[str] = set()
+    for line in lines:
+        match = _SAMPLE.match(line)
+        if match is None:
+            when = _time_in(line)
+            if when is not None:
+                pages.append((when, []))
+                seen = set()
+            continue
+        if match["time"]:
+            stamp = float(match["time"])
+            stamped[stamp / 1000 if stamp > 1e11 else stamp].append(line)
+            continue
+        series = match["name"] + (match["labels"] or "")
+        if series in seen:
+            pages.append((None, []))
+            seen = set()
+        seen.add(series)
+        pages[-1][1].append(line)
+    filled = [(when, page) for when, page in pages if page]
+    yield from sorted([*stamped.items(), *_timed(filled, max(stamped, default=None))], key=lambda one: one[0])
+
+
+def _timed(pages: Sequence[tuple[float | None, list[str]]], last: float | None) -> Iterator[tuple[float, list[str]]]:
+    """Scrapes with a time each: their own, else one step after the one before."""
+    now = last if last is not None else 1_700_000_000.0
+    for place, (when, page) in enumerate(pages):
+        now = when if when is not None and (not place or when > now) else now + STEP if place else now
+        yield now, page
+
+
+def _time_in(line: str) -> float | None:
+    """Unix seconds (or seconds since some beginning) in a comment between scrapes; None when it has none."""
+    if not line.startswith("#") or _COMMENT.match(line):
+        return None
+    if found := _WHEN.match(line):
+        when = datetime.fromisoformat(found[1].replace(" ", "T") + (found[2] or ""))
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if found := _CLOCK.match(line):
+        return 3600.0 * int(found[1]) + 60 * int(found[2]) + int(found[3])
+    found = _OFFSET.match(line)
+    return float(found[1]) if found else None
+
+
+def _without_time(line: str) -> str:
+    match = _SAMPLE.match(line)
+    return f"{match['name']}{match['labels'] or ''} {match['value']}" if match and match["time"] else line
+
+
+def _foreign(page: Sequence[str]) -> Iterator[tuple[str, Labels, float]]:
+    """Memory of the container as other exporters give it, under the canonical name of a process's memory."""
+    for line in page:
+        if line.startswith(_MEMORY) and (match := _SAMPLE.match(line)):
+            yield "proc_resident_memory_bytes", (("role", "container"),), float(match["value"])
+
+
+def _memory(series: Sequence[Series], place: str) -> list[Event]:
+    """Memory over time as `process_usage` events, as other tools' snapshots give it; a single value tells no trend."""
+    found = []
+    for one in series:
+        if one.name == "proc_resident_memory_bytes" and len(one.times) >= 3:
+            name = str(one.labels.get("role", "server"))
+            for when, value in list(zip(one.times, one.values, strict=True))[:_MOST_VALUES]:
+                fields: dict[str, Value] = {"name": name, "bytes": round(value), "seconds": float(when)}
+                found.append(Event("process_usage", 0, fields, source=place, text=f"{name} memory {value:.0f}"))
+    return found
+
+
+def _keep(samples: dict[tuple[str, Labels], list[tuple[float, float]]], found: Sequence[Sample]) -> None:
+    for sample in found:
+        points = samples[sample.name, tuple(sample.labels)]
+        if not points or sample.time > points[-1][0]:
+            points.append((sample.time, sample.value))
+
+
+def _series(name: str, labels: Labels, points: Sequence[tuple[float, float]]) -> Series:
+    rising = [point for place, point in enumerate(points) if not place or point[0] > points[place - 1][0]]
+    return Series(name, dict(labels), [when for when, _ in rising], [value for _, value in rising])
+
+
+def _facts(
+    samples: Mapping[tuple[str, Labels], list[tuple[float, float]]], scrapes: Sequence[tuple[float, list[str]]]
+) -> Iterator[Fact]:
+    times = [when for when, _ in scrapes]
+    if len(times) > 1:
+        yield Fact("metrics.seconds", max(times) - min(times), "metrics")
+    yield Fact("metrics.scrapes", len(times), "metrics")
+    grouped: dict[str, list[tuple[Labels, float, float]]] = defaultdict(list)
+    for (name, labels), points in samples.items():
+        grouped[name].append((labels, points[0][1], points[-1][1]))
+    for name, rows in grouped.items():
+        if name.endswith("_bucket"):
+            continue
+        join = max if name.endswith("_ratio") else sum
+        yield Fact(f"metrics.{name}", float(join(last for _, _, last in rows)), "metrics")
+        if len(times) > 1:
+            yield Fact(f"metrics.{name}.first", float(join(first for _, first, _ in rows)), "metrics")
+        yield from _by_label(name, rows)
+        count = grouped.get(name.removesuffix("_sum") + "_count") if name.endswith("_sum") else None
+        number = sum(last for _, _, last in count) if count else 0.0
+        if number > 0:
+            total = sum(last for _, _, last in rows)
+            yield Fact(f"metrics.{name.removesuffix('_sum')}.mean", total / number, "metrics")
+
+
+def _by_label(name: str, rows: Sequence[tuple[Labels, float, float]]) -> Iterator[Fact]:
+    values: dict[str, float] = defaultdict(float)
+    for labels, _, last in rows:
+        for label, value in labels:
+            if label not in ("engine", "model", "gpu", "uuid", "pid") and len(value) <= 40:
+                values[value] += last
+    for value, number in list(values.items())[:_MOST_VALUES]:
+        yield Fact(f"metrics.{name}.{value}", number, "metrics")

@@ -1,0 +1,79 @@
+"""`trainer_state.json` of the transformers Trainer (also as LLaMA-Factory, TRL and others write it)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infradoc.artefacts.model import Artefact, Segment
+from infradoc.artefacts.spans import Span, json_spans
+from infradoc_rules.model import Event, Value
+
+_FIELDS = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "epoch": "epoch",
+    "step": "step",
+}
+
+
+class TrainerStateKind:
+    """A state file: an object with `log_history`."""
+
+    name = "trainer_state"
+
+    def score(self, lines: Sequence[str]) -> float:
+        """Sure when there is such an object."""
+        return 0.95 if self.spans(lines) else 0.0
+
+    def spans(self, lines: Sequence[str]) -> list[Span]:
+        """Every state object that begins at the start of a line."""
+        if not any('"log_history"' in line for line in lines):
+            return []
+        return json_spans(lines, _is_state)
+
+    def read(self, segment: Segment) -> Artefact:
+        """One `train_config` that marks the run, then a `train_step` for each logged loss."""
+        out = Artefact()
+        try:
+            state = json.loads("\n".join(segment.lines))
+        except (ValueError, RecursionError):
+            out.unparsed = len(segment.lines)
+            return out
+        if not _is_state(state):
+            return out
+        places = _places(segment)
+        out.events.append(Event("train_config", 0, _settings(state), source=segment.place(0), text="log_history"))
+        rows = [row for row in state["log_history"] if isinstance(row, dict) and "loss" in row]
+        for index, row in enumerate(rows):
+            place = places[index] if index < len(places) else segment.place(0)
+            out.events.append(Event("train_step", 0, _numbers(row), source=place, text=json.dumps(row)[:400]))
+        return out
+
+
+def _is_state(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("log_history"), list)
+
+
+def _settings(state: Mapping[str, Any]) -> dict[str, Value]:
+    batch = state.get("train_batch_size")
+    return {"batch": batch} if isinstance(batch, int) and not isinstance(batch, bool) and batch > 0 else {}
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Value]:
+    out: dict[str, Value] = {}
+    for key, name in _FIELDS.items():
+        value = row.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            out[name] = value if math.isfinite(value) else str(float(value))
+        elif isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
+            out[name] = value.lower()
+    return out
+
+
+def _places(segment: Segment) -> list[str]:
+    """Where each loss stands, in order: a `"loss"` key a line at most in every way of writing the file."""
+    return [segment.place(index) for index, line in enumerate(segment.lines) if '"loss"' in line]

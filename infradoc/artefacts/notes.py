@@ -1,0 +1,101 @@
+"""What could not be read, as sentences in English and Chinese."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from infradoc.errors import visible
+
+_SHOWN = 3  # sentences of one kind; then a count
+
+TEXTS: dict[str, tuple[str, str]] = {
+    "deep": (
+        "{name} lies deeper than {limit} folders and was left out.",
+        "{name} 的目录层数超过 {limit}，已跳过。",
+    ),
+    "unreadable": ("{name} cannot be read: {why}.", "{name} 无法读取：{why}。"),
+    "link": ("{name} is a link and was not followed.", "{name} 是链接，未跟随。"),
+    "surplus": ("Of {name} only the first {limit} files were read.", "{name} 只读取了前 {limit} 个文件。"),
+    "special": (
+        "{name} is no ordinary file (a pipe, socket or device) and was not read.",
+        "{name} 不是普通文件（管道、套接字或设备），未读取。",
+    ),
+    "empty": ("{name} is empty.", "{name} 是空的。"),
+    "image": (
+        "{name} is an image: text is needed, so paste the lines that it shows.",
+        "{name} 是图片：需要文本，请把图中的内容粘贴为文字。",
+    ),
+    "binary": ("{name} is {what}, not text, and was not read.", "{name} 不是文本（{what}），未读取。"),
+    "label": ("{name} is the label of a test case and was not read.", "{name} 是测试用例的标签，未读取。"),
+    "long": (
+        "{name} has lines of more than a million characters ({count}); their ends were cut.",
+        "{name} 有 {count} 行超过一百万字符，行尾已截断。",
+    ),
+    "nested": (
+        "{name} is an archive inside archives; unpack it and give its files.",
+        "{name} 是多层嵌套的压缩包；请解包后再提供。",
+    ),
+    "damaged": ("{name} cannot be unpacked: {why}.", "{name} 无法解包：{why}。"),
+    "broken": (
+        "{name} breaks off: {why}; what comes before was read.",
+        "{name} 不完整：{why}；只读取了前面的部分。",
+    ),
+    "zstd": (
+        "{name} is packed with zstd, which this Python cannot unpack; run `zstd -d` on it first.",
+        "{name} 用 zstd 压缩，当前 Python 无法解包；请先运行 `zstd -d`。",
+    ),
+    "bomb": (
+        "{name} unpacks to far more than it weighs; only its beginning was read.",
+        "{name} 解包后远大于压缩大小；只读取了开头部分。",
+    ),
+    "locked": (
+        "{name} is locked with a password and was not read.",
+        "{name} 有密码保护，未读取。",
+    ),
+    "path": (
+        "{name} leads out of the archive and was left out.",
+        "{name} 的路径指向压缩包之外，已跳过。",
+    ),
+    "nothing": ("{name} holds nothing to read.", "{name} 中没有可读取的内容。"),
+    "blank": ("{name} holds only blank lines.", "{name} 只有空行。"),
+}
+_MORE = (
+    "There are {count} more like the last one: {what}",
+    "还有 {count} 个同类情况：{what}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that could not be read."""
+
+    kind: str
+    values: dict[str, str]
+
+    def text(self, lang: str = "en") -> str:
+        """The sentence."""
+        return visible(TEXTS[self.kind][lang == "zh"].format_map(self.values))
+
+
+@dataclass
+class Notes:
+    """All of them. Of a kind that comes again and again the first few are kept."""
+
+    kept: list[Note] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, name: str, **values: object) -> None:
+        """Add one."""
+        self.counts[kind] += 1
+        if self.counts[kind] <= _SHOWN:
+            self.kept.append(Note(kind, {"name": name, **{key: str(value) for key, value in values.items()}}))
+
+    def sentences(self, lang: str = "en") -> list[str]:
+        """The sentences, and how many more there would have been of each kind."""
+        said = [note.text(lang) for note in self.kept]
+        for kind, count in self.counts.items():
+            if count > _SHOWN:
+                last = next(note for note in reversed(self.kept) if note.kind == kind)
+                said.append(_MORE[lang == "zh"].format(count=count - _SHOWN, what=last.text(lang)))
+        return said

@@ -1,0 +1,233 @@
+"""Opens what was given: a file, a folder, an archive, standard input. Nothing is written under a name.
+
+Whatever cannot be read becomes one sentence in `Opening.notes`; archives are untrusted: names that lead out of them,
+links, devices and members that unpack to far more than they weigh are refused by name.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import stat
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from infradoc.artefacts import magic
+from infradoc.artefacts.decode import HoleyFile, LineReader, Readable
+from infradoc.artefacts.notes import Notes
+from infradoc.artefacts.rotation import ending_of, group_of, order_key
+from infradoc.artefacts.unpack import BROKEN, Bounded, seekable, unpacker
+from infradoc.errors import InfradocError, visible
+
+MAX_FILES = 2_000
+MAX_DEPTH = 8
+MAX_NESTING = 2  # a .gz in a .tar in a .zip is the deepest that is opened
+_LABEL = re.compile(rb"^expect *:", re.MULTILINE)
+
+
+class ArtefactError(InfradocError):
+    """There is nothing to read; says why and what would help."""
+
+
+@dataclass(slots=True)
+class Text:
+    """One text: its name, and its lines in batches. `group` is the log that it is a rotated part of."""
+
+    name: str
+    group: str
+    reader: LineReader
+
+
+@dataclass
+class Opening:
+    """What was found. `texts` opens one after another, so only one is held at a time."""
+
+    name: str
+    notes: Notes = field(default_factory=Notes)
+    _files: int = 0
+
+    def texts(self, path: Path | None, endings: tuple[str, ...] = ("",)) -> Iterator[Text]:
+        """The texts below `path`; None is standard input. Of a folder only files whose names end so.
+
+        Raises ArtefactError for a path that is not there.
+        """
+        if path is None:
+            yield from self._stream("(stdin)", sys.stdin.buffer)
+            return
+        if not path.exists():
+            raise ArtefactError(f"There is no {path}.", "Check the path.")
+        try:
+            found = (
+                sorted(self._walk(path, path, 0), key=lambda file: order_key(str(file))) if path.is_dir() else [path]
+            )
+        except OSError as error:
+            raise ArtefactError(f"{path} cannot be read: {error.strerror}.", "Check its rights.") from error
+        for file in found:
+            if not file.name.endswith(endings) and file != path:
+                continue
+            yield from self._file(file, str(file.relative_to(path)) if file != path else path.name)
+
+    def _walk(self, root: Path, folder: Path, depth: int) -> Iterator[Path]:
+        if depth > MAX_DEPTH:
+            self.notes.add("deep", str(folder.relative_to(root)), limit=MAX_DEPTH)
+            return
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError as error:
+            if folder == root:
+                raise
+            self.notes.add("unreadable", str(folder.relative_to(root)), why=error.strerror)
+            return
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                if entry.is_symlink():
+                    self.notes.add("link", str(entry.relative_to(root)))
+                else:
+                    yield from self._walk(root, entry, depth + 1)
+            elif self._files >= MAX_FILES:
+                self.notes.add("surplus", self.name, limit=MAX_FILES)
+                return
+            else:
+                self._files += 1
+                yield entry
+
+    def _file(self, file: Path, name: str) -> Iterator[Text]:
+        try:
+            mode = file.stat().st_mode
+            if not stat.S_ISREG(mode):
+                self.notes.add("special", name)
+                return
+            with file.open("rb") as handle:
+                yield from self._stream(name, handle)
+        except OSError as error:
+            self.notes.add("unreadable", name, why=error.strerror or error)
+
+    def _stream(self, name: str, handle: IO[bytes], nesting: int = 0) -> Iterator[Text]:
+        source: Readable = handle
+        if nesting == 0 and name != "(stdin)" and HoleyFile.wanted(handle):
+            source = HoleyFile(handle)
+        head = _head(source)
+        if not head:
+            self.notes.add("empty", name)
+            return
+        packing = magic.packing_of(head)
+        if packing is not None:
+            yield from self._packed(name, handle, head, packing, nesting)
+            return
+        if magic.is_image(head):
+            self.notes.add("image", name)
+            return
+        kind = magic.binary_kind(head)
+        if kind is not None:
+            self.notes.add("binary", name, what=kind)
+            return
+        if PurePosixPath(name).name == "label.yaml" and _LABEL.search(head):
+            self.notes.add("label", name)
+            return
+        reader = LineReader(source, head)
+        yield Text(visible(name), group_of(name), reader)
+        if reader.cut:
+            self.notes.add("long", name, count=reader.cut)
+        if reader.failed:
+            self.notes.add("unreadable", name, why=reader.failed)
+
+    def _packed(
+        self, name: str, handle: IO[bytes], head: bytes, packing: magic.Packing, nesting: int
+    ) -> Iterator[Text]:
+        if nesting >= MAX_NESTING:
+            self.notes.add("nested", name)
+            return
+        try:
+            with seekable(handle, head) as whole:
+                if packing == "zip":
+                    yield from self._zip(name, whole, nesting)
+                elif packing == "tar":
+                    yield from self._tar(name, whole, nesting)
+                else:
+                    yield from self._compressed(name, whole, packing, nesting)
+        except BROKEN as error:
+            why = " ".join(str(error).split()).rstrip(".")[:200] or type(error).__name__
+            self.notes.add("damaged", name, why=why)
+
+    def _compressed(self, name: str, whole: IO[bytes], packing: magic.Packing, nesting: int) -> Iterator[Text]:
+        size = whole.seek(0, io.SEEK_END)
+        whole.seek(0)
+        opener = unpacker(packing)
+        if opener is None:
+            self.notes.add("zstd", name)
+            return
+        bounded = Bounded(opener(whole), size)
+        inner = name[: -len(ending)] if (ending := ending_of(name)) else name
+        inner = inner + ".tar" if name.endswith(".tgz") else inner
+        yield from self._bounded(inner, bounded, nesting)
+
+    def _bounded(self, name: str, bounded: Bounded, nesting: int) -> Iterator[Text]:
+        yield from self._stream(name, bounded, nesting + 1)  # type: ignore[arg-type]
+        if bounded.stopped:
+            self.notes.add("bomb", name)
+        if bounded.broken:
+            self.notes.add("broken", name, why=bounded.broken)
+
+    def _tar(self, name: str, whole: IO[bytes], nesting: int) -> Iterator[Text]:
+        whole.seek(0)
+        with tarfile.open(fileobj=whole, mode="r:") as archive:
+            members = []
+            for count, member in enumerate(archive):
+                if count >= MAX_FILES:
+                    self.notes.add("surplus", name, limit=MAX_FILES)
+                    break
+                if self._allowed(name, member.name, member.isreg(), member.isdir(), member.issym() or member.islnk()):
+                    members.append(member)
+            for member in sorted(members, key=lambda one: order_key(one.name)):
+                handle = archive.extractfile(member)
+                if handle is not None:
+                    yield from self._bounded(f"{name}/{member.name}", Bounded(handle, member.size), nesting)
+
+    def _zip(self, name: str, whole: IO[bytes], nesting: int) -> Iterator[Text]:
+        whole.seek(0)
+        with zipfile.ZipFile(whole) as archive:
+            infos = archive.infolist()
+            if len(infos) > MAX_FILES:
+                self.notes.add("surplus", name, limit=MAX_FILES)
+            kept = [
+                one
+                for one in infos[:MAX_FILES]
+                if self._allowed(
+                    name, one.filename, not one.is_dir(), one.is_dir(), stat.S_ISLNK(one.external_attr >> 16)
+                )
+            ]
+            for info in sorted(kept, key=lambda one: order_key(one.filename)):
+                if info.flag_bits & 1:
+                    self.notes.add("locked", f"{name}/{info.filename}")
+                    continue
+                with archive.open(info) as handle:
+                    yield from self._bounded(f"{name}/{info.filename}", Bounded(handle, info.compress_size), nesting)
+
+    def _allowed(self, archive: str, name: str, regular: bool, folder: bool, link: bool) -> bool:
+        parts = PurePosixPath(name.replace("\\", "/"))
+        if link:
+            self.notes.add("link", f"{archive}/{name}")
+        elif ".." in parts.parts or parts.is_absolute() or re.match(r"^[A-Za-z]:", name):
+            self.notes.add("path", f"{archive}/{name}")
+        elif not regular and not folder:
+            self.notes.add("special", f"{archive}/{name}")
+        else:
+            return regular and not any(part.startswith((".", "__MACOSX")) for part in parts.parts)
+        return False
+
+
+def _head(source: Readable) -> bytes:
+    data = b""
+    while len(data) < magic.HEAD:
+        more = source.read(magic.HEAD - len(data))
+        if not more:
+            break
+        data += more
+    return data

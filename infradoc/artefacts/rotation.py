@@ -1,0 +1,36 @@
+"""Names of packed and rotated logs: which log a part belongs to, and in which order the parts were written."""
+
+from __future__ import annotations
+
+import re
+
+_ROTATED = re.compile(r"^(?P<base>.+?)\.(?P<n>\d{1,4})$")
+_DATED = re.compile(
+    r"^(?P<base>.+?)[._-](?P<date>20\d\d-?\d\d-?\d\d(?:[T_-]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?)(?P<end>\.\w+)?$"
+)
+_PACK_ENDINGS = (".gz", ".xz", ".bz2", ".zst", ".tgz", ".zip", ".tar")
+
+
+def ending_of(name: str) -> str:
+    return next((end for end in _PACK_ENDINGS if name.endswith(end)), "")
+
+
+def group_of(name: str) -> str:
+    """The log that a rotated part belongs to: server.log for server.log.1.gz and server.log-20251129."""
+    while (ending := ending_of(name)) and ending not in (".tar", ".zip", ".tgz"):
+        name = name[: -len(ending)]
+    found = _ROTATED.match(name) or _DATED.match(name)
+    return found["base"] + (found.groupdict().get("end") or "") if found else name
+
+
+def order_key(name: str) -> tuple[str, int, int, str]:
+    """Sorts the parts of a rotated log oldest first: dated ones, then server.log.2, server.log.1, server.log."""
+    while (ending := ending_of(name)) and ending not in (".tar", ".zip", ".tgz"):
+        name = name[: -len(ending)]
+    dated = _DATED.match(name)
+    if dated:
+        return group_of(name), 0, 0, dated["date"]
+    numbered = _ROTATED.match(name)
+    if numbered:
+        return group_of(name), 1, -int(numbered["n"]), name
+    return group_of(name), 2, 0, name

@@ -1,0 +1,34 @@
+"""The fixed words of reports on logs and other artefacts, in English and Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_EN = {
+    "vitals": "{names}: not in what was given",
+    "not_judged": "not judged from what was given: {ids}",
+    "failed_start": "The start breaks off in the phase {phase} ({source}: {text}); no rule explains why.",
+    "broke_off": "Something failed ({source}: {text}); no rule explains why.",
+    "not_understood": "Nothing in what was given could be understood as a server's or trainer's output.",
+    "bring_log": "What would decide: the log of the server or trainer from its start, with the first error.",
+    "bring_metrics": "What would decide more: a metrics page taken while it is slow, or `infradoc record URL -o FILE`.",
+    "bring_launch": "What would sharpen the advice: the launch command.",
+    "unknown_phase": "unknown",
+}
+
+_ZH = {
+    "vitals": "{names}：提供的材料中没有",
+    "not_judged": "凭现有材料无法判断：{ids}",
+    "failed_start": "启动在 {phase} 阶段中断（{source}：{text}），没有规则能解释原因。",
+    "broke_off": "有组件失败（{source}：{text}），没有规则能解释原因。",
+    "not_understood": "提供的材料中没有可识别的服务或训练输出。",
+    "bring_log": "要作出判断，需要服务或训练从启动开始的日志，包含第一条错误。",
+    "bring_metrics": "要进一步判断，需要变慢时的 metrics 页面，或 `infradoc record URL -o FILE` 的录制。",
+    "bring_launch": "提供启动命令可以让建议更准确。",
+    "unknown_phase": "未知",
+}
+
+
+def artefact_words(lang: str) -> Mapping[str, str]:
+    """All fixed words of a language; English for any other than Chinese."""
+    return _ZH if lang == "zh" else _EN

@@ -1,0 +1,202 @@
+"""From artefacts to a report: no clock, one judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from infradoc.artefacts.gather import gather
+from infradoc.artefacts.model import Gathered
+from infradoc.artefacts.secrets import clean_report
+from infradoc.report.artefact_words import artefact_words
+from infradoc.report.build import finding_part, status_of
+from infradoc.report.model import SCHEMA, Report
+from infradoc_rules.catalog import Catalog
+from infradoc_rules.engine import RuleResult, RuleResults, evaluate_rules, findings
+from infradoc_rules.frame import MemoryFrame
+from infradoc_rules.lifecycle import RuleStates
+from infradoc_rules.maps import SYSTEMS as MAPPED
+from infradoc_rules.maps import load_map
+from infradoc_rules.model import SEVERITY_RANK, Event, Finding, Series
+from infradoc_rules.summaries import summarise
+
+_VITALS = (
+    "gpu_utilization_ratio",
+    "gpu_memory_used_bytes",
+    "queue_depth",
+    "ttft_p99_seconds",
+    "itl_p99_seconds",
+    "kv_usage_ratio",
+)
+_FATAL = ("cuda_oom", "weights_do_not_fit", "kv_no_memory", "memory_below_request", "worker_died", "engine_failed")
+RECORDED = (".log", "launch.txt")  # files of a recording that say what happened before the server answered
+_SHOWN = 160  # characters of a line that a sentence quotes
+
+
+def diagnose_artefacts(path: Path | None, catalog: Catalog, lang: str = "en") -> Report:
+    """Read everything under `path` (None: standard input) and judge it.
+
+    Raises ArtefactError when there is nothing to read.
+    """
+    return judge(gather(path), catalog, lang)
+
+
+def diagnose_logs(folder: Path, catalog: Catalog, lang: str = "en") -> Report:
+    """Judge the logs and the launch command of a recording by themselves. Raises ArtefactError when it has none."""
+    return judge(gather(folder, RECORDED), catalog, lang)
+
+
+def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
+    """The report on what was gathered. No text in it holds a secret."""
+    frame = frame_of(gathered)
+    # Without a scrape no live condition can hold: asking them would only parse their expressions.
+    past = Catalog(tuple(rule.model_copy(update={"live": None}) for rule in catalog.rules))
+    results = _both(evaluate_rules(past, frame, RuleStates(), lang), _on_scrapes(gathered, frame, catalog, lang))
+    found = findings(results)
+    unexplained = _unexplained(frame, found)
+    understood = _understood(gathered, frame) and bool(results.checked) and unexplained is None
+    version = frame.facts.get("target.version")
+    vitals = _vitals(frame)
+    report: Report = {
+        "schema": SCHEMA,
+        "status": status_of(found, understood),
+        "target": {
+            "name": gathered.name,
+            "system": gathered.system,
+            "version": str(version.value) if version else None,
+        },
+        "vitals": vitals,
+        "findings": [finding_part(finding, frame) for finding in found],
+        "checked": list(results.checked),
+        "not_visible": [
+            *gathered.notes.sentences(lang),
+            *_not_visible(gathered, frame, results, unexplained, vitals, found, lang),
+        ],
+        "unparsed_lines": gathered.unparsed,
+    }
+    cleaned: Report = clean_report(report)
+    return cleaned
+
+
+def frame_of(gathered: Gathered) -> MemoryFrame:
+    """What post-mortem conditions see: the events in order, the facts, and what a summary of both adds."""
+    facts = summarise(gathered.events, gathered.facts, gathered.system)
+    return MemoryFrame.build((), events=gathered.events, facts=facts.values(), system=gathered.system, now=0.0)
+
+
+def _on_scrapes(gathered: Gathered, frame: MemoryFrame, catalog: Catalog, lang: str) -> RuleResults | None:
+    """The live conditions on pasted metrics pages. No further scrape will come, so none is waited for."""
+    if not gathered.series:
+        return None
+    period = _period(gathered.series)
+    provides = load_map(gathered.system).provides if gathered.system in MAPPED else None
+    seen = MemoryFrame.build(
+        gathered.series,
+        events=frame.events,
+        facts=frame.facts.values(),
+        system=gathered.system,
+        window=4 * period,
+        period=period,
+        provides=provides,
+    )
+    rules = [
+        rule.model_copy(update={"live": rule.live.model_copy(update={"for_periods": 0}), "post_mortem": None})
+        for rule in catalog.rules
+        if rule.live is not None
+    ]
+    return evaluate_rules(Catalog(tuple(rules)), seen, RuleStates(), lang)
+
+
+def _period(series: Sequence[Series]) -> float:
+    """The usual distance of scrapes in seconds."""
+    longest = max(series, key=lambda one: len(one.times))
+    gaps = sorted(later - earlier for earlier, later in pairwise(longest.times))
+    return max(1.0, gaps[len(gaps) // 2]) if gaps else 15.0
+
+
+def _both(past: RuleResults, live: RuleResults | None) -> RuleResults:
+    """Each rule's result from events and facts; from the scrapes where only they can judge, or only they fire."""
+    if live is None:
+        return past
+    joined = tuple(_better(result, live.by_id.get(result.id)) for result in past.results)
+    return RuleResults(joined, {result.id: result for result in joined})
+
+
+def _better(past: RuleResult, live: RuleResult | None) -> RuleResult:
+    if live is None or past.finding is not None or live.state == "unknown":
+        return past
+    return live if live.finding is not None or past.state == "unknown" else past
+
+
+def _understood(gathered: Gathered, frame: MemoryFrame) -> bool:
+    """Silence means health only where something that ran was understood; a launch command alone says nothing of it."""
+    return bool(gathered.series) or bool(frame.events)
+
+
+def _unexplained(frame: MemoryFrame, found: Sequence[Finding]) -> Event | None:
+    """A failure that no finding explains: what was given is then not healthy, whatever else was not found."""
+    if any(SEVERITY_RANK[finding.severity] >= 1 for finding in found):
+        return None
+    failed = frame.facts.get("start.failed")
+    fatal = [event for event in frame.events if event.name in _FATAL]
+    if failed is not None and failed.value is True:
+        return next((event for event in frame.events if event.source == failed.source), fatal[0] if fatal else None)
+    return fatal[0] if fatal else None
+
+
+def _not_visible(
+    gathered: Gathered,
+    frame: MemoryFrame,
+    results: RuleResults,
+    unexplained: Event | None,
+    vitals: dict[str, float | None],
+    found: Sequence[Finding],
+    lang: str,
+) -> Iterator[str]:
+    say = artefact_words(lang)
+    kinds = {kind for _, kind in gathered.kinds}
+    if unexplained is not None:
+        failed = frame.facts.get("start.failed")
+        key = "failed_start" if failed is not None and failed.value is True else "broke_off"
+        yield say[key].format(
+            phase=unexplained.phase or say["unknown_phase"],
+            source=unexplained.source or "?",
+            text=(unexplained.text or unexplained.name)[:_SHOWN],
+        )
+    if not frame.events and not gathered.series:
+        yield say["not_understood"]
+        yield say["bring_log"]
+    if not gathered.series and not any(SEVERITY_RANK[finding.severity] >= 1 for finding in found):
+        yield say["bring_metrics"]
+    if "launch" not in kinds and any(finding.actions for finding in found):
+        yield say["bring_launch"]
+    missing = [name for name, value in vitals.items() if value is None]
+    if missing:
+        yield say["vitals"].format(names=", ".join(missing))
+    blind = [result.id for result in results.unknown]
+    if blind:
+        yield say["not_judged"].format(ids=", ".join(blind))
+
+
+def _vitals(frame: MemoryFrame) -> dict[str, float | None]:
+    """The newest values that a log line or a metrics page states."""
+    vitals: dict[str, float | None] = dict.fromkeys(_VITALS)
+    for event in frame.events:
+        if event.name == "stats_line":
+            _set(vitals, "queue_depth", event.fields.get("waiting"))
+            _set(vitals, "kv_usage_ratio", event.fields.get("kv_usage"))
+    for name, fact in (
+        ("queue_depth", "metrics.llm_requests_waiting"),
+        ("kv_usage_ratio", "metrics.llm_kv_cache_usage_ratio"),
+        ("gpu_utilization_ratio", "gpu.utilization_ratio"),
+        ("gpu_memory_used_bytes", "gpu.memory_used_bytes"),
+    ):
+        _set(vitals, name, frame.facts[fact].value if fact in frame.facts else None)
+    return vitals
+
+
+def _set(vitals: dict[str, float | None], name: str, value: Any) -> None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        vitals[name] = float(value)

@@ -1,0 +1,241 @@
+"""Starts that break off for memory: the share, the length, the weights, the devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.device import (
+    LARGEST_SHARE,
+    counts_foreign_memory,
+    device_bytes,
+    older_than,
+    others_share,
+    present_share,
+)
+from infradoc_rules.knobs import knob_table
+from infradoc_rules.model import Action, Value
+
+_NO_SHARE = ("llamacpp", "ollama", "infradoc")  # nothing is derived from a share there
+_QUANTIZED = {
+    "vllm": "AWQ or FP8",
+    "sglang": "AWQ or FP8",
+    "tgi": "AWQ or GPTQ",
+    "lmdeploy": "AWQ 4-bit",
+    "trtllm": "FP8",
+}
+_KV_8BIT: Mapping[str, Value] = {
+    "vllm": "fp8",
+    "sglang": "fp8_e5m2",
+    "tgi": "fp8_e5m2",
+    "llamacpp": "q8_0",
+    "ollama": "q8_0",
+    "lmdeploy": 8,
+    "trtllm": "fp8",
+}
+
+
+def raise_share_for_kv(advice: Advice) -> Action | None:
+    """The share that leaves room for one request. None where another process is in the way, or no share would do."""
+    present = present_share(advice)
+    if advice.system in _NO_SHARE or (present is not None and present >= LARGEST_SHARE):
+        return None
+    if advice.fact("gpu.shared") is True and not counts_foreign_memory(advice):
+        return None
+    target = _share_for_kv(advice, present)
+    if present is not None and target is not None and target <= present:
+        return None
+    return advice.action(
+        "raise_gpu_memory_utilization",
+        from_value=present,
+        to_value=target,
+        why=_why_more(advice),
+        cost=advice.say(
+            "less room above the share: graph capture and unusual steps are the losers, they may run out of memory",
+            "份额之上的余量变小：受损的是图捕获和少见的大步，它们可能内存不足",
+        ),
+    )
+
+
+def _why_more(advice: Advice) -> str:
+    lacking = _lacking(advice)
+    if counts_foreign_memory(advice) and others_share(advice):
+        return advice.say(
+            f"this version takes the {others_share(advice):.0%} of others for its own: the share has to cover them",
+            f"该版本把其他进程占用的 {others_share(advice):.0%} 当成自己的：份额要把它们也包括进去",
+        )
+    if lacking:
+        return advice.say(
+            f"the KV cache gets all of the added share; {mebibytes(lacking)} are missing",
+            f"增加的份额全部归 KV 缓存；还差 {mebibytes(lacking)}",
+        )
+    return advice.say(
+        "the share covers weights, activations and KV together, and all that is added goes to KV",
+        "该份额同时容纳权重、激活和 KV，增加的部分全部归 KV",
+    )
+
+
+def _lacking(advice: Advice) -> float | None:
+    """Bytes per device between what is left for KV and what is needed at least."""
+    left = advice.number("kv.available_bytes")
+    needed = advice.number("kv.needed_bytes") or 0.0
+    return max(needed - left, 0.0) or None if left is not None else None
+
+
+def _share_for_kv(advice: Advice, present: float | None) -> float | None:
+    least = advice.number("kv.least_share")
+    if least is not None:
+        return min(math.ceil(least * 100 + 0.5) / 100, 0.98)
+    if present is None:
+        return None
+    if counts_foreign_memory(advice) and others_share(advice):
+        return round(min(LARGEST_SHARE, present + others_share(advice)), 2)
+    lacking, size = _lacking(advice), device_bytes(advice)
+    if lacking is None or size is None:
+        return round(min(LARGEST_SHARE, present + 0.05), 2)
+    fitting = math.ceil((present + lacking / size) * 100 + 0.5) / 100
+    if fitting > 0.97 and advice.fact("kv.verdict") == "none":
+        return present  # no share holds it: smaller steps, quantized weights or more devices do
+    return round(min(LARGEST_SHARE, fitting), 2)
+
+
+def lower_len_to_fit(advice: Advice) -> Action | None:
+    """The longest request that the KV cache holds, as the engine estimates it or in proportion."""
+    asked = advice.number("kv.asked_len") or advice.number("max_model_len")
+    fitting = advice.number("kv.fit_max_len")
+    left, needed = advice.number("kv.available_bytes"), advice.number("kv.needed_bytes")
+    if fitting is None and asked and left and needed:
+        fitting = asked * left / needed
+    if asked is not None and fitting is not None and fitting >= asked:
+        return None
+    target = int(fitting) if fitting else None
+    if target and target > 1024:
+        target = target // 256 * 256
+    return advice.action(
+        "lower_max_model_len",
+        from_value=int(asked) if asked else None,
+        to_value=target,
+        why=advice.say(
+            "the KV cache must hold one request of this length; it holds no longer one",
+            "KV 缓存至少要放得下一个这样长的请求；目前放不下更长的",
+        ),
+        cost=advice.say(
+            "requests longer than this are refused: they are the losers", "更长的请求会被拒绝：受损的是长请求"
+        ),
+    )
+
+
+def lower_len_without_chunks(advice: Advice) -> Action | None:
+    """vLLM before 0.6 computes a prompt in one step, so the length sets the size of the profiled step."""
+    present = advice.number("max_model_len")
+    if advice.system != "vllm" or not older_than(advice, 0, 6, 0) or not present:
+        return None
+    return advice.action(
+        "lower_max_model_len",
+        from_value=int(present),
+        to_value=max(int(present) // 2, 1),
+        why=advice.say(
+            "this version computes a prompt in one step: the step that is measured at start is as long as this",
+            "该版本一步算完整个提示：启动时测量的那一步就有这么长",
+        ),
+        cost=advice.say(
+            "requests longer than this are refused: they are the losers", "更长的请求会被拒绝：受损的是长请求"
+        ),
+    )
+
+
+def lower_step_at_start(advice: Advice) -> Action | None:
+    """A quarter of the step budget: the profiled activations shrink with it, and what they give up goes to KV."""
+    if advice.system in ("llamacpp", "ollama") or (advice.system == "vllm" and older_than(advice, 0, 6, 0)):
+        return None
+    present = advice.number("max_num_batched_tokens") or advice.last("prefill_budget", "tokens")
+    least = max(advice.number("max_num_seqs") or 0, 1024)
+    target = None if present is None else int(max(present / 4, least))
+    if present is not None and target is not None and target >= present:
+        return None
+    return advice.action(
+        "lower_max_num_batched_tokens",
+        from_value=int(present) if present else None,
+        to_value=target,
+        why=advice.say(
+            "the largest step is measured at start and its activations are taken off the KV cache",
+            "启动时会测量最大的一步，其激活从 KV 缓存中扣除",
+        ),
+        cost=advice.say(
+            "long prompts take more steps: their time to first token is the loser",
+            "长提示要分更多步：受损的是其首 token 时间",
+        ),
+    )
+
+
+def raise_tensor_parallel(advice: Advice) -> Action | None:
+    """Twice the devices. None for llama.cpp and Ollama, which spread layers by themselves."""
+    if advice.system in ("llamacpp", "ollama", "infradoc"):
+        return None
+    present = advice.number("tensor_parallel_size")
+    target = int(2 * (present or 1))
+    return advice.action(
+        "raise_tensor_parallel_size",
+        from_value=int(present) if present else None,
+        to_value=target,
+        why=advice.say(
+            "each device holds a part of the weights and of the KV cache",
+            "每个设备只存一部分权重和 KV 缓存",
+        ),
+        cost=advice.say(
+            "more devices: the budget is the loser; each step also waits for the exchange between them",
+            "需要更多设备：受损的是预算；每一步还要等待设备间通信",
+        ),
+    )
+
+
+def use_smaller_checkpoint(advice: Advice) -> Action:
+    """Quantized weights, or a smaller model where they are quantized already."""
+    done = str(advice.fact("quantization") or "none").lower() not in ("none", "null", "")
+    if done:
+        target = advice.say("a smaller model, or a checkpoint quantized throughout", "更小的模型，或完全量化的权重")
+    else:
+        method = _QUANTIZED.get(advice.system or "", "4-bit")
+        target = advice.say(f"{method} weights of this model", f"该模型的 {method} 权重")
+    return advice.action(
+        "use_smaller_checkpoint",
+        from_value=advice.fact("model_checkpoint"),
+        to_value=target,
+        flag=knob_table().flag(advice.system, "model_checkpoint"),
+        why=advice.say("weights take the same memory whatever the share is", "无论份额多少，权重占用的显存不变"),
+        cost=advice.say("callers are the losers: answers may get somewhat worse", "受损的是调用方：回答质量可能略降"),
+    )
+
+
+def quantize_kv_cache(advice: Advice) -> Action | None:
+    """8 bits for keys and values: half the bytes a token. None where that is so already."""
+    present = advice.fact("kv_cache_dtype")
+    if str(present).lower().startswith(("fp8", "int8", "q8", "q4", "8", "4")) or advice.system == "infradoc":
+        return None
+    if advice.system == "vllm" and older_than(advice, 0, 3, 0):
+        return None  # the first version with an 8-bit cache
+    return advice.action(
+        "quantize_kv_cache",
+        from_value=present,
+        to_value=_KV_8BIT.get(advice.system or "", "fp8"),
+        why=advice.say("the same memory holds twice the tokens", "同样的显存可容纳两倍的 token"),
+        cost=advice.say(
+            "long contexts may lose accuracy: their callers are the losers",
+            "长上下文的准确度可能下降：受损的是其调用方",
+        ),
+    )
+
+
+def lower_layers_on_device(advice: Advice) -> Action | None:
+    """Fewer layers on the device (llama.cpp, Ollama), in proportion to what fits."""
+    if advice.system not in ("llamacpp", "ollama"):
+        return None
+    placed = advice.last("layers_placed", "placed")
+    return advice.action(
+        "lower_n_gpu_layers",
+        from_value=int(placed) if placed else None,
+        to_value=int(placed * 0.8) if placed else None,
+        why=advice.say("what is not placed on the device needs none of its memory", "不放在设备上的层不占其显存"),
+        cost=advice.say("every token gets slower: all callers are the losers", "每个 token 都变慢：所有调用方受损"),
+    )

@@ -1,0 +1,127 @@
+"""The CPU side: quota, threads, throttling, processes at the limit of one core, and where their time goes.
+
+Facts: cpu.limit? (cores that the server may use), cpu.visible? (cores that it sees), cpu.threads_set,
+cpu.oversubscribed (a quota far below the cores that libraries size their thread pools by, and no OMP_NUM_THREADS),
+cpu.throttled_share?, cpu.frontend_cores?, cpu.engine_cores?, cpu.tokenizer_share?, cpu.frontend_share?, cpu.idle?,
+cpu.load_per_core?, cpu.neighbour_cores?.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries.load import fact, number
+
+_FRONT = re.compile(
+    r"(?i)api[_ ]?server|tokenizer_?man|sglang::(?:de)?token|detokenizer|uvicorn|gunicorn|hypercorn|router|orchestrator"
+    r"|litellm|proxyactor|serve:|http|openai|frontend|vllm serve|lmdeploy serve|trtllm-serve|envoy|nginx"
+)
+_ENGINE = re.compile(
+    r"(?i)engine_?core|scheduler|worker|model_?server|text-generation-server|rank|llama-server|ollama_llama|executor"
+)
+_TOKENIZE = re.compile(
+    r"(?i)(?:^|[\s_.:/])(?:_?tokenize\w*|_?(?:batch_)?encode(?:_plus|_batch|_fast|_special_tokens|_chat\w*)?"
+    r"|apply_chat_template|_?detokenize\w*"
+    r"|convert_ids_to_tokens|convert_tokens_to_\w+|_?(?:batch_)?decode(?:_batch|_fast|_incremental)?|bpe"
+    r"|tokenization_\w+|render_jinja_template)(?:$|[\s.(:])"
+)
+_GPU_WORK = re.compile(
+    r"(?i)model_runner|forward|execute_model|decode_step|attention|kernel|cuda|event_loop_(?:normal|overlap)|worker"
+)
+_FRONT_WORK = re.compile(
+    r"(?i)serialize|model_dump|to_json|dumps|create_logprobs|stream_generator|send_\w+|recv_\w+|sse_\w+|pydantic|asyncio|uvicorn|starlette"
+    r"|chat_completion|multimodal|image_process|preprocess|get_next_server"
+)
+_SMALL = 64  # cores: a host of fewer sizes its pools to about what it has
+
+
+def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
+    """The facts above."""
+    if not events and not facts:
+        return
+    limit, place = _limit(facts)
+    visible = fact(facts, "host.cpus")
+    if limit is not None:
+        yield Fact("cpu.limit", limit, "derived", place)
+    if visible is not None:
+        yield Fact("cpu.visible", visible, "derived", facts["host.cpus"].source)
+    threads = fact(facts, "omp_num_threads") or fact(facts, "env.OMP_NUM_THREADS")
+    yield Fact("cpu.threads_set", threads is not None, "derived")
+    many = limit is not None and (visible is None or visible >= 2 * limit) and (threads is None or threads > limit)
+    yield Fact("cpu.oversubscribed", many, "derived", place)
+    share = fact(facts, "cgroup.throttled_share")
+    if share is not None:
+        yield Fact("cpu.throttled_share", share, "derived", facts["cgroup.throttled_share"].source)
+    yield from _processes(events, limit or visible)
+    yield from _host(events, visible)
+    yield from _profile(events)
+
+
+def _limit(facts: Mapping[str, Fact]) -> tuple[float | None, str | None]:
+    for name in ("cgroup.cpu_quota", "cpu_limit", "container.cpus", "container.cpu_limit"):
+        value = fact(facts, name)
+        if value:
+            return value, facts[name].source
+    return None, None
+
+
+def _processes(events: Sequence[Event], cores: float | None) -> Iterator[Fact]:
+    rows = [
+        event for event in events if event.name == "process_usage" and number(event.fields.get("cores")) is not None
+    ]
+    front = [event for event in rows if _is_front(str(event.fields["name"]))]
+    engine = [event for event in rows if _ENGINE.search(str(event.fields["name"])) and event not in front]
+    for name, group in (("frontend", front), ("engine", engine)):
+        best = max(group, key=lambda event: number(event.fields["cores"]) or 0.0, default=None)
+        if best is not None:
+            yield Fact(f"cpu.{name}_cores", number(best.fields["cores"]) or 0.0, "derived", best.source)
+    own = [*front, *engine]
+    other = [event for event in rows if event not in own and (number(event.fields["cores"]) or 0.0) >= 0.5]
+    if own:
+        total = sum(number(event.fields["cores"]) or 0.0 for event in other)
+        yield Fact("cpu.neighbour_cores", total, "derived", other[0].source if other else None)
+    if rows and cores:
+        last = max(number(event.fields.get("sample")) or 0.0 for event in rows)
+        now = [event for event in rows if (number(event.fields.get("sample")) or 0.0) == last]
+        used = sum(number(event.fields["cores"]) or 0.0 for event in now)
+        yield Fact("cpu.used_share", used / cores, "derived", now[0].source)
+
+
+def _is_front(name: str) -> bool:
+    return bool(_FRONT.search(name)) and not re.search(r"(?i)engine_?core|scheduler", name)
+
+
+def _host(events: Sequence[Event], visible: float | None) -> Iterator[Fact]:
+    for field in ("idle", "load"):
+        row = next((event for event in reversed(events) if event.name == "host_usage" and field in event.fields), None)
+        value = number(row.fields[field]) if row is not None else None
+        if row is None or value is None:
+            continue
+        if field == "idle":
+            yield Fact("cpu.idle", value, "derived", row.source)
+        elif visible:
+            yield Fact("cpu.load_per_core", value / visible, "derived", row.source)
+
+
+def _profile(events: Sequence[Event]) -> Iterator[Fact]:
+    """Shares of a profile, or of the threads that were at work when stacks were taken."""
+    rows = [event for event in events if event.name == "stack_sample"]
+    shares = [event for event in rows if "total_share" in event.fields]
+    stacks = [event for event in rows if "state" in event.fields]
+    active = [event for event in stacks if event.fields["state"] == "active" or event.fields.get("holds_gil") is True]
+    for name, pattern in (("tokenizer", _TOKENIZE), ("frontend", _FRONT_WORK)):
+        mine = [event for event in shares if pattern.search(str(event.fields.get("functions", "")))]
+        best = max(mine, key=lambda event: number(event.fields["total_share"]) or 0.0, default=None)
+        if best is not None:
+            yield Fact(f"cpu.{name}_share", number(best.fields["total_share"]) or 0.0, "derived", best.source)
+            continue
+        seen = [event for event in active if _stack_is(event, pattern)]
+        if len(active) >= 1 and seen:
+            yield Fact(f"cpu.{name}_share", len(seen) / len(active), "derived", seen[0].source)
+
+
+def _stack_is(event: Event, pattern: re.Pattern[str]) -> bool:
+    words = str(event.fields.get("functions", "")).split()
+    return any(pattern.search(word) for word in words[:15]) and not any(_GPU_WORK.search(word) for word in words[:3])

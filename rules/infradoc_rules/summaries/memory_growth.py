@@ -1,0 +1,99 @@
+"""Whether memory grows while the load stays: series of snapshots of one process or container.
+
+Facts: growth.name?, growth.bytes?, growth.share? (of the first size), growth.per_hour?, growth.samples?,
+growth.leaks (it rises from sample to sample to the end at constant load), growth.hours_left? (until the limit).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries.load import number, samples
+
+_LEAST_SAMPLES = 4
+_LEAST_BYTES = 128 << 20
+_LEAST_SHARE = 0.05
+_RISES = 0.8  # of the steps
+_LATE = 0.6  # of the mean rate that the last third must still have: a cache that fills flattens out
+_LOAD = 2.0  # times the smallest that the largest batch may be
+_WARM_SECONDS = 900.0  # below it every server still loads and warms up
+
+_IMAGES = re.compile(
+    r"(?i)\bvl\b|-vl|vision|llava|pixtral|internvl|minicpm-[vo]|phi-\d.*(?:vision|multimodal)|omni|mllama|ovis|molmo"
+)
+
+Points = list[tuple[float | None, float]]
+
+
+def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
+    """The facts above, of the series that grew most."""
+    series: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.name == "process_usage" and number(event.fields.get("bytes")) is not None:
+            series[_key(event)].append(event)
+    grown = [(name, rows) for name, rows in series.items() if len(rows) >= _LEAST_SAMPLES]
+    if not grown:
+        return
+    name, rows = max(grown, key=lambda pair: _size(pair[1][-1]) - _size(pair[1][0]))
+    points: Points = [(number(event.fields.get("seconds")), _size(event)) for event in rows]
+    first, last = points[0][1], points[-1][1]
+    place = rows[-1].source
+    yield Fact("growth.name", name, "derived", place)
+    yield Fact("growth.bytes", last - first, "derived", place)
+    yield Fact("growth.share", (last - first) / first if first else 0.0, "derived", place)
+    yield Fact("growth.samples", len(points), "derived", place)
+    yield Fact("growth.multimodal", _multimodal(facts), "derived")
+    hours = _hours(points)
+    if hours:
+        yield Fact("growth.per_hour", (last - first) / hours, "derived", place)
+        limit = number(rows[-1].fields.get("limit_bytes"))
+        if limit and last > first:
+            yield Fact("growth.hours_left", max(limit - last, 0.0) / ((last - first) / hours), "derived", place)
+    yield Fact("growth.leaks", _leaks(points, hours) and _constant_load(events, facts), "derived", place)
+
+
+def _multimodal(facts: Mapping[str, Fact]) -> bool:
+    """Whether the model takes images, video or audio, by its name or the settings that only such models have."""
+    name = str(facts["model_checkpoint"].value) if "model_checkpoint" in facts else ""
+    name = name or (str(facts["model.name"].value) if "model.name" in facts else "")
+    return bool(_IMAGES.search(name)) or "limit_mm_per_prompt" in facts
+
+
+def _key(event: Event) -> str:
+    pid = event.fields.get("pid")
+    return f"{event.fields['name']} {pid}" if pid is not None else str(event.fields["name"])
+
+
+def _size(event: Event) -> float:
+    return number(event.fields.get("bytes")) or 0.0
+
+
+def _hours(points: Points) -> float | None:
+    first, last = points[0][0], points[-1][0]
+    return (last - first) / 3600 if first is not None and last is not None and last > first else None
+
+
+def _leaks(points: Points, hours: float | None) -> bool:
+    sizes = [size for _, size in points]
+    grown = sizes[-1] - sizes[0]
+    if grown < max(_LEAST_BYTES, _LEAST_SHARE * sizes[0]) or (hours is not None and hours * 3600 < _WARM_SECONDS):
+        return False
+    steps = [after - before for before, after in pairwise(sizes)]
+    if sum(1 for step in steps if step > 0) < _RISES * len(steps):
+        return False
+    late = max(len(steps) // 3, 1)
+    return sum(steps[-late:]) / late >= _LATE * grown / len(steps)
+
+
+def _constant_load(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
+    """Whether the batch stayed about as large as it was; true where nothing speaks of the load."""
+    seen = [sample.running for sample in samples(events, facts)]
+    if len(seen) < 3:
+        return True
+    third = max(len(seen) // 3, 1)
+    early, late = max(seen[:third]), max(seen[-third:])
+    return late <= _LOAD * max(early, 1.0)

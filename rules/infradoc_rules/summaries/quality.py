@@ -1,0 +1,202 @@
+"""Why answers are broken or worse: facts quality.*, quant.*, model.half.
+
+Broken numbers in float16, scales of a quantized KV cache and a quantized checkpoint show alike (a row of "!", lower
+scores); what the launch and the log say about formats tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from infradoc_rules.model import Event, Fact
+
+_OWN = frozenset(
+    {"output_invalid", "eval_score", "kv_scales_missing", "dtype_cast", "quantization_unsupported", "calibration"}
+)
+_HALF = frozenset({"float16", "half", "fp16", "torch.float16"})
+_NONE = frozenset({"", "none", "null", "auto", "false"})
+_NAMED = re.compile(
+    r"(?i)(?:^|[-_./])(awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|bnb|q[2-8]_\w+|quantized)(?:$|[-_./])"
+)
+_FITTED = re.compile(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[2-4]")
+_KV_BITS = re.compile(r"^(?:fp8\w*|float8\w*|int8|int4|q[45]_\w+|[48]|fp4\w*|nvfp4|turboquant\w*)$")
+_WORSE = 0.04  # relative; methods that work lose 1 or 2 percent
+_WORSE_MEAN = 0.02
+_PERPLEXITY = 0.10
+_TROUBLE = frozenset(
+    {
+        "cuda_oom",
+        "traceback",
+        "engine_failed",
+        "worker_died",
+        "kv_no_memory",
+        "preempted",
+        "host_oom_kill",
+        "nccl_timeout",
+    }
+)
+_SOFT = re.compile(r"(?i)\b(?:INFO|WARNING|WARN)\b")
+_ON = re.compile(r"(?i)fall(?:ing)? ?back|will be used|weight-only|instead|performance")
+
+
+def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
+    """quality.cause and what it rests on; nothing where no line speaks of quality or formats."""
+    if not any(event.name in _OWN for event in events):
+        return
+    bad = [event for event in events if event.name == "output_invalid"]
+    if _is_cast(facts):
+        bad += [event for event in events if _is_void(event)]
+    method = quantization(facts)
+    half = _is_half(facts)
+    drop, worst = _drop(events)
+    yield Fact("quality.bad_outputs", sum(event.repeat for event in bad), "derived", bad[0].source if bad else None)
+    yield Fact("quant.used", method or "none", "derived")
+    yield Fact("model.half", half, "derived")
+    if drop is not None:
+        yield Fact("quality.drop", round(drop, 4), "derived", worst.source if worst is not None else None)
+        yield Fact("quality.drop_percent", round(100 * drop, 1), "derived", worst.source if worst is not None else None)
+    cause = _cause(events, facts, bad, method, half, drop)
+    first = bad[0] if bad else worst
+    yield Fact("quality.cause", cause, "derived", first.source if first is not None else None)
+    yield Fact("quality.kv_scales", _kv_scales(events, facts, cause, drop), "derived")
+    yield from _unsupported(events, facts)
+
+
+def quantization(facts: Mapping[str, Fact]) -> str | None:
+    """The method in lower case: from the log, the flag, or the checkpoint's name; None for none."""
+    for name in ("quant.method", "quantization"):
+        value = str(facts[name].value).lower() if name in facts else ""
+        if value and value not in _NONE:
+            return value
+    for name in ("model_checkpoint", "model.name", "model"):
+        found = _NAMED.search(str(facts[name].value)) if name in facts else None
+        if found is not None and found.group(1):
+            return found.group(1).lower()
+    return None
+
+
+def _is_half(facts: Mapping[str, Fact]) -> bool:
+    """Whether activations are float16: as cast, as the engine says, or as asked for."""
+    names = ("model.cast_to", "model.dtype", "dtype")
+    return any(str(facts[name].value).lower() in _HALF for name in names if name in facts)
+
+
+def _is_void(event: Event) -> bool:
+    """An answer up to the limit without a character: only special tokens, such as the token 0 that NaN turns into."""
+    return (
+        event.name == "request_finished"
+        and event.fields.get("empty") is True
+        and event.fields.get("reason") == "length"
+    )
+
+
+def _is_cast(facts: Mapping[str, Fact]) -> bool:
+    return "model.cast_from" in facts and "bfloat16" in str(facts["model.cast_from"].value) and _is_half(facts)
+
+
+def _drop(events: Sequence[Event]) -> tuple[float | None, Event | None]:
+    """The largest relative loss against the reference over all tasks, where the mean agrees; None without a pair."""
+    losses: list[tuple[float, Event]] = []
+    rows = [event for event in events if event.name == "eval_score"]
+    bases = {e.fields["task"]: e.fields["score"] for e in rows if e.fields.get("quantized") is False}
+    for event in rows:
+        score, ref = event.fields["score"], event.fields.get("reference")
+        if ref is None and event.fields.get("quantized") is True:
+            ref = bases.get(event.fields["task"])
+        if not isinstance(score, int | float) or not isinstance(ref, int | float) or ref <= 0:
+            continue
+        lower = event.fields.get("metric") == "lower"
+        lost = (score - ref) / ref * (_WORSE / _PERPLEXITY) if lower else (ref - score) / ref
+        losses.append((lost, event))
+    if not losses:
+        return None, None
+    worst = max(losses, key=lambda pair: pair[0])
+    mean = statistics.fmean(lost for lost, _ in losses)
+    return (worst[0], worst[1]) if mean >= _WORSE_MEAN or worst[0] < _WORSE else (mean, worst[1])
+
+
+def _cause(
+    events: Sequence[Event],
+    facts: Mapping[str, Fact],
+    bad: Sequence[Event],
+    method: str | None,
+    half: bool,
+    drop: float | None,
+) -> str:
+    """ "fp16", "quantization", "kv_scales", "unknown" (broken, reason not visible) or "none"."""
+    worse = drop is not None and drop >= _WORSE
+    if not bad and not worse:
+        return "none"
+    unscaled = _is_unscaled(events, facts, method)
+    fitted = method is not None and _FITTED.search(method) is not None
+    if bad and _is_cast(facts) and not (fitted and _some_sound(events, facts)):
+        return "fp16"
+    if unscaled:
+        return "kv_scales"
+    if bad and half and not fitted:
+        return "fp16"
+    if (bad and fitted) or (worse and (method is not None or _scored_quantized(events))):
+        return "quantization"
+    return "fp16" if bad and half else "unknown"
+
+
+def _is_unscaled(events: Sequence[Event], facts: Mapping[str, Fact], method: str | None) -> bool:
+    """Whether the KV cache is quantized without scales; where the log is silent, if only the cache is quantized."""
+    if any(event.name == "kv_scales_missing" for event in events):
+        return True
+    computed = facts.get("calculate_kv_scales")
+    if computed is not None and computed.value is True:
+        return False
+    value = str(facts["kv_cache_dtype"].value).lower() if "kv_cache_dtype" in facts else ""
+    return method is None and _KV_BITS.match(value) is not None
+
+
+def _some_sound(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
+    """Some answers are fine, or the calibration is known: a cast that overflows breaks all alike."""
+    return "quality.samples_sound" in facts or any(event.name == "calibration" for event in events)
+
+
+def _scored_quantized(events: Sequence[Event]) -> bool:
+    labels = [str(event.fields.get("model", "")) for event in events if event.name == "eval_score"]
+    return any(_FITTED.search(label) or "fp8" in label.lower() or "quant" in label.lower() for label in labels)
+
+
+def _kv_scales(events: Sequence[Event], facts: Mapping[str, Fact], cause: str, drop: float | None) -> str:
+    """ "worse" with scores or answers to prove it, "alone" where nothing else is wrong, "same" if scores hold."""
+    if cause == "kv_scales":
+        return "worse"
+    if not any(event.name == "kv_scales_missing" for event in events):
+        return "none"
+    if drop is not None or cause != "none":
+        return "same"
+    queue = any(event.name == "stats_line" and (event.fields.get("waiting") or 0) != 0 for event in events)
+    return "same" if queue or any(event.name in _TROUBLE for event in events) else "alone"
+
+
+def _unsupported(events: Sequence[Event], facts: Mapping[str, Fact]) -> Iterable[Fact]:
+    """quant.problem and the numbers of the first line that is an error and no note on a fallback."""
+    rows = [event for event in events if event.name == "quantization_unsupported"]
+    rows = [e for e in rows if not (_SOFT.search((e.text or "")[:80]) and _ON.search(e.text or ""))]
+    if quantization(facts) is None:  # a build without code for this device fails alike
+        rows = [event for event in rows if event.fields.get("method") != "no_kernel_image"]
+    ready = next((event.order for event in events if event.name == "engine_ready"), None)
+    rows = [event for event in rows if ready is None or (event.order < ready and _failed_after(events, event))]
+    if not rows:
+        return
+    first = next((event for event in rows if "capability" in event.fields), rows[0])
+    method = str(first.fields.get("method", "")).lower()
+    kind = "shape" if method == "shape" else "capability" if "minimum_capability" in first.fields else "dtype"
+    if "minimum_capability" not in first.fields and "dtype" not in first.fields and kind != "shape":
+        kind = "mismatch" if "quant.checkpoint_method" in facts else "method"
+    yield Fact("quant.problem", kind, "derived", first.source)
+    yield Fact("quant.refused", method, "derived", first.source)
+    for field, name in (("minimum_capability", "quant.capability_min"), ("capability", "quant.capability_now")):
+        value = first.fields.get(field)
+        if isinstance(value, int | float):
+            yield Fact(name, float(value), "derived", first.source)
+
+
+def _failed_after(events: Sequence[Event], event: Event) -> bool:
+    return any(e.name in ("engine_failed", "worker_died", "traceback") and e.order >= event.order for e in events)

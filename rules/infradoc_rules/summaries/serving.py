@@ -1,0 +1,276 @@
+"""How a server fared while it had work: medians over its statistics lines, never a single line.
+
+Facts (stated when there is a line with work, unless marked ?): serving.samples, serving.running_median,
+serving.running_max, serving.waiting_median, serving.waiting_last, serving.kv_median?, serving.kv_max?,
+serving.prompt_rate?, serving.generation_rate?, serving.prefill_ratio? (prompt tokens for each generated one),
+serving.limit? (max_num_seqs, given or the engine's default), serving.limit_share?, serving.at_limit,
+serving.queued (a queue that stays), serving.draining, serving.steady (a constant batch that turns over),
+serving.stalled, serving.kv_full, serving.prefill_stalls, serving.slowdown, serving.falls_with_load,
+serving.eager_share?, serving.tail_share?, serving.prefix_hit?, serving.prefix_off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries.load import Sample, fact, middle, number, samples
+
+_DEFAULT_SEQS = {"vllm": 256.0, "tgi": None, "lmdeploy": 128.0, "trtllm": 2048.0}
+_LIMIT = 0.98  # of max_num_seqs: a request that has just ended leaves its place for a moment
+_MOST = 0.6  # of the lines: what holds for them holds for the server
+_DRAINED = 0.75  # of the longest queue: below it at the end, the queue is work that gets done
+_KV_FULL = 0.97
+_QUEUE = 10.0  # requests; a queue below it is a moment's
+_FAR = 150.0  # seconds between lines: those of a log that was thinned say nothing on what was between
+_STALL = 0.1  # of the best generation rate
+_FELL = 0.5
+
+
+def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
+    """All facts on the load."""
+    found = samples(events, facts)
+    busy = [sample for sample in found if sample.busy]
+    if not busy:
+        return
+    yield from _middles(busy, facts, _prefilled(events))
+    yield from _limits(busy, facts, system)
+    yield from _queue(busy)
+    yield from _rates(busy, found)
+    yield from _graphs(events)
+    yield from _blocks(busy, facts)
+    yield from _prefixes(events, facts)
+
+
+def _fact(name: str, value: float | bool | str, sample: Sample | None = None) -> Fact:
+    return Fact(f"serving.{name}", value, "derived", sample.event.source if sample else None)
+
+
+def _prefilled(events: Sequence[Event]) -> float | None:
+    """Prompt tokens a second of prefill lines, where statistics lines do not give them (SGLang)."""
+    rows = [(event, number(event.fields.get("prefill_tokens"))) for event in events if event.name == "step_line"]
+    times = [event.time for event, tokens in rows if tokens and event.time is not None]
+    if len(times) < 3 or times[-1] <= times[0]:
+        return None
+    return sum(tokens or 0.0 for _, tokens in rows) / (times[-1] - times[0])
+
+
+def _middles(busy: Sequence[Sample], facts: Mapping[str, Fact], prefilled: float | None) -> Iterator[Fact]:
+    last = busy[-1]
+    yield _fact("samples", len(busy), last)
+    yield _fact("running_median", median(sample.running for sample in busy), last)
+    yield _fact("running_max", max(sample.running for sample in busy), last)
+    waiting = [sample.waiting or 0.0 for sample in busy]
+    yield _fact("waiting_median", median(waiting), last)
+    yield _fact("waiting_last", waiting[-1], last)
+    usage = [sample.kv for sample in busy if sample.kv is not None]
+    if usage:
+        yield _fact("kv_median", median(usage), last)
+        yield _fact("kv_max", max(usage), last)
+    prompt, made = middle([s.prompt for s in busy]), middle([s.generated for s in busy])
+    prompt = prefilled if prompt is None else prompt
+    if prompt is not None:
+        yield _fact("prompt_rate", prompt, last)
+    if made is not None:
+        yield _fact("generation_rate", made, last)
+    ratio = _ratio(prompt, made, facts)
+    if ratio is not None:
+        yield _fact("prefill_ratio", ratio, last)
+
+
+def _ratio(prompt: float | None, made: float | None, facts: Mapping[str, Fact]) -> float | None:
+    """Prompt tokens for each generated one: from lengths of finished requests, else from rates."""
+    means = [fact(facts, f"metrics.llm_request_{part}_tokens.mean") for part in ("prompt", "output")]
+    if means[0] and means[1]:
+        return means[0] / means[1]
+    if prompt is None or made is None or prompt <= 0:
+        return None
+    return prompt / max(made, 1.0)
+
+
+def _limits(busy: Sequence[Sample], facts: Mapping[str, Fact], system: str | None) -> Iterator[Fact]:
+    top = max(sample.running for sample in busy)
+    limit = seqs_limit(facts, system, top)
+    at = False
+    if limit:
+        yield _fact("limit", limit)
+        yield _fact("limit_share", top / limit)
+        full = [s for s in busy if s.running >= _LIMIT * limit and (s.waiting or 0) > 0]
+        at = len(full) >= _MOST * len(busy) and max(s.running for s in busy) <= 1.02 * limit
+    yield _fact("at_limit", at, busy[-1])
+
+
+def seqs_limit(facts: Mapping[str, Fact], system: str | None, seen: float) -> float | None:
+    """max_num_seqs as given, else the engine's default; None when it is not known or was passed."""
+    for name in ("max_num_seqs", "default.max_num_seqs"):
+        given = fact(facts, name)
+        if given:
+            return given
+    usual = _DEFAULT_SEQS.get(system or "")
+    if usual is None:
+        return None
+    return usual if seen <= usual else 1024.0 if system == "vllm" and seen <= 1024 else None
+
+
+def _queue(busy: Sequence[Sample]) -> Iterator[Fact]:
+    waiting = [sample.waiting or 0.0 for sample in busy]
+    top, last = max(waiting), waiting[-1]
+    inside = [sample.running + (sample.waiting or 0.0) for sample in busy]  # a queue that moves into the batch stays
+    draining = len(busy) >= 3 and top > 0 and last <= _DRAINED * top and inside[-1] <= _DRAINED * max(inside)
+    yield _fact("draining", draining, busy[-1])
+    running = median(sample.running for sample in busy)
+    held = sum(1 for count in waiting if count >= max(_QUEUE, 0.3 * running))
+    enough = held >= 3 or (len(busy) <= 2 and last >= max(3 * _QUEUE, running))
+    yield _fact("queued", enough and held >= _MOST * len(busy) and not draining, busy[-1])
+    usage = [sample.kv for sample in busy if sample.kv is not None]
+    full = sum(1 for share in usage if share >= _KV_FULL)
+    yield _fact("kv_full", bool(usage) and full >= max(1, 0.5 * len(usage)), busy[-1])
+
+
+def _rates(busy: Sequence[Sample], found: Sequence[Sample]) -> Iterator[Fact]:
+    running = [sample for sample in busy if sample.running > 0]
+    counts = {sample.running for sample in running}
+    fed = [sample for sample in running if sample.prompt is None or sample.prompt > 0]
+    steady = len(running) >= 4 and len(counts) == 1 and len(fed) == len(running) == len(busy)
+    steady = steady and all(not sample.waiting for sample in busy) and _gap(running) <= _FAR
+    yield _fact("steady", steady and running[0].prompt is not None, busy[-1])
+    yield _fact("stalled", _stalled(found), busy[-1])
+    stalls = _prefill_stalls(running)
+    yield _fact("prefill_stalls", len(stalls), stalls[0] if stalls else None)
+    yield _fact("slowdown", _slowdown(running), running[-1] if running else None)
+    yield _fact("falls_with_load", _falls(running), running[-1] if running else None)
+    yield _fact("recomputes", _recomputes(running), running[-1] if running else None)
+
+
+def _gap(running: Sequence[Sample]) -> float:
+    """The usual distance of lines in seconds; 0 where they have no times."""
+    times = [sample.event.time for sample in running if sample.event.time is not None]
+    return median(later - earlier for earlier, later in pairwise(times)) if len(times) >= 2 else 0.0
+
+
+def _stalled(found: Sequence[Sample]) -> bool:
+    """Whether the last three lines or more show requests that run while no token moves in or out."""
+    count = 0
+    for sample in reversed(found):
+        if sample.running <= 0 or sample.generated is None or sample.generated > 0 or (sample.prompt or 0) > 0:
+            break
+        count += 1
+    return count >= 3
+
+
+def _prefill_stalls(running: Sequence[Sample]) -> list[Sample]:
+    """Lines on which prompts are computed at full speed and next to nothing is generated, after better ones."""
+    best, busiest, out = 0.0, 0.0, []
+    for sample in running:
+        made, prompt = sample.generated, sample.prompt
+        if made is None or prompt is None:
+            continue
+        low = best > 10 and made <= _STALL * best and prompt >= max(0.8 * busiest, 10 * made, 100)
+        if low and (sample.kv or 0) < 0.9:
+            out.append(sample)
+        best, busiest = max(best, made), max(busiest, prompt)
+    return out
+
+
+def _slowdown(running: Sequence[Sample]) -> float:
+    """How many times slower the same number of requests runs in the later half than in the earlier; 1 for not."""
+    known = [s for s in running if s.generated]
+    if len(known) < 4:
+        return 1.0
+    cut = _cut(known)
+    before, after = known[:cut], known[cut:]
+    size = [median(s.running for s in part) for part in (before, after)]
+    if not 0.8 <= size[1] / size[0] <= 1.25 or any((s.waiting or 0) > 0 for s in known):
+        return 1.0
+    rates = [median(s.generated or 0.0 for s in part) for part in (before, after)]
+    prompts = [median(s.prompt or 0.0 for s in part) for part in (before, after)]
+    if prompts[1] > 1.5 * prompts[0]:
+        return 1.0  # more prompt work explains it
+    return max(rates[0] / rates[1], 1.0)
+
+
+def _cut(known: Sequence[Sample]) -> int:
+    """Where the generation rate falls most, with two lines or more on either side."""
+    rates = [s.generated or 0.0 for s in known]
+    places = range(2, len(rates) - 1)
+    return max(places, key=lambda at: median(rates[:at]) / max(median(rates[at:]), 1e-9))
+
+
+def _falls(running: Sequence[Sample]) -> float:
+    """How many times less all requests together generate when there are more of them; 1 for not less."""
+    known = [s for s in running if s.generated and (s.prompt or 0) <= 20 * s.generated]
+    if len(known) < 4:
+        return 1.0
+    half = median(s.running for s in known)
+    few = [s for s in known if s.running <= 0.7 * half]
+    many = [s for s in known if s.running >= half]
+    if not few or len(many) < 3:
+        return 1.0
+    best = max(s.generated or 0.0 for s in few)
+    return max(best / max(median(s.generated or 0.0 for s in many), 1e-9), 1.0)
+
+
+def _recomputes(running: Sequence[Sample]) -> bool:
+    """A full pool under which prompts are computed without end while ever less is generated."""
+    full = [s for s in running if (s.kv or 0) >= _KV_FULL and s.generated is not None and s.prompt is not None]
+    best = max((s.generated or 0.0 for s in running), default=0.0)
+    top = max((s.prompt or 0.0 for s in running), default=0.0)
+    low = [
+        s
+        for s in full
+        if (s.generated or 0) <= 0.4 * best and (s.prompt or 0) >= max(0.6 * top, 20 * (s.generated or 0))
+    ]
+    return len(low) >= 3
+
+
+def _graphs(events: Sequence[Event]) -> Iterator[Fact]:
+    """The share of decode lines, of a moderate batch or more, that ran without a graph."""
+    said = [e for e in events if e.name == "stats_line" and isinstance(e.fields.get("graph"), bool)]
+    if not said:
+        return
+    eager = [event for event in said if event.fields["graph"] is False]
+    place = eager[0].source if eager else None
+    yield Fact("serving.eager_share", len(eager) / len(said), "derived", place)
+    yield Fact("serving.eager_lines", len(eager), "derived", place)
+    if eager:
+        least = min(number(event.fields.get("running")) or 0.0 for event in eager)
+        yield Fact("serving.eager_from", least, "derived", place)
+
+
+def _blocks(busy: Sequence[Sample], facts: Mapping[str, Fact]) -> Iterator[Fact]:
+    """serving.tail_share: what the last blocks of all requests waste of the pool, half a block each."""
+    size = fact(facts, "block_size") or fact(facts, "metrics.llm_kv_block_size_tokens")
+    if not size or size <= 1:
+        return
+    means = [fact(facts, f"metrics.llm_request_{part}_tokens.mean") for part in ("prompt", "output")]
+    length = (means[0] or 0.0) + (means[1] or 0.0) if means[0] else None
+    pool, usage = fact(facts, "kv_pool_tokens"), middle([sample.kv for sample in busy])
+    running = median(sample.running for sample in busy)
+    if length is None and pool and usage and running:
+        length = pool * usage / running - size / 2  # blocks are whole: half of the last one is empty
+    if length is not None and length > 0:
+        yield _fact("tail_share", (size / 2) / (length + size / 2), busy[-1])
+        yield _fact("length_mean", length, busy[-1])
+
+
+def _prefixes(events: Sequence[Event], facts: Mapping[str, Fact]) -> Iterator[Fact]:
+    """serving.prefix_off: switched off on purpose; serving.prefix_hit: median of what the lines say."""
+    off = facts.get("prefix_caching")
+    yield _fact("prefix_off", off is not None and off.value is False and off.origin == "flag")
+    hits = [number(e.fields.get("prefix_hit")) for e in events if e.name == "stats_line"]
+    cached = [
+        (number(e.fields.get("cached_tokens")), number(e.fields.get("prefill_tokens")))
+        for e in events
+        if e.name == "step_line"
+    ]
+    known = middle(hits)
+    total = sum((new or 0) + (old or 0) for old, new in cached)
+    if known is None and total > 0 and any(old is not None for old, _ in cached):
+        known = sum(old or 0 for old, _ in cached) / total
+    queries, found = (fact(facts, f"metrics.llm_prefix_cache_{part}_tokens_total") for part in ("queried", "hit"))
+    if known is None and queries and found is not None:
+        known = found / queries
+    if known is not None:
+        yield _fact("prefix_hit", known)

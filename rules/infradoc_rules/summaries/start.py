@@ -1,0 +1,94 @@
+"""How far a start came: whether the last attempt served anything, and where and by what it broke off.
+
+Facts: start.ready, start.attempts, start.failed, start.failed_phase, start.failed_by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from infradoc_rules.model import Event, Fact
+
+_SERVING = frozenset({"engine_ready", "stats_line", "step_line", "request_finished", "train_step"})
+# Any of these before the server answers ends the start. Tracebacks are judged apart: libraries print harmless ones.
+_FATAL = frozenset(
+    {
+        "cuda_oom",
+        "engine_failed",
+        "weights_do_not_fit",
+        "kv_no_memory",
+        "memory_below_request",
+        "memory_moved",
+        "worker_died",
+        "kernel_resources",
+        "quantization_unsupported",
+        "host_alloc_failed",
+    }
+)
+_PROGRESS = frozenset({"model_loaded", "kv_allocated", "graph_capture", "engine_initialised", "memory_account"})
+_ECHOES = frozenset({"engine_failed", "worker_died", "traceback"})
+# What an artefact beside the log may add anywhere: it says nothing on the order of the attempts.
+_BESIDE = frozenset({"launched", "gpu_process", "gpu_clocks_reason", "topology_link"})
+
+
+def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
+    """The facts above, from the last attempt to start."""
+    if not events:
+        return
+    runs = attempts(events)
+    last = runs[-1]
+    ready = first_served(last)
+    stops = [event for event in last if ready is None and is_fatal(event, last)]
+    # "The engine failed to start" stands above what it failed by.
+    stop = next((event for event in stops if event.name not in _ECHOES), stops[0] if stops else None)
+    failed = stop is not None
+    yield Fact("start.ready", ready is not None, "derived", ready.source if ready else None)
+    yield Fact("start.attempts", len(runs), "derived")
+    yield Fact("start.failed", failed, "derived", stop.source if failed and stop else None)
+    if failed and stop is not None:
+        yield Fact("start.failed_by", stop.name, "derived", stop.source)
+        if stop.phase:
+            yield Fact("start.failed_phase", stop.phase, "derived", stop.source)
+
+
+def attempts(events: Sequence[Event]) -> list[Sequence[Event]]:
+    """The events of each attempt to start: a banner after a failure begins a new one. At least one."""
+    runs: list[list[Event]] = [[]]
+    broken = False
+    for event in events:
+        if event.name == "launched" and broken:
+            runs.append([])
+            broken = False
+        broken = broken or event.name in _FATAL or refuses(event)
+        runs[-1].append(event)
+    said = [run for run in runs if any(event.name not in _BESIDE for event in run)]
+    if len(said) > 1 and first_served(said[-1]) is None and not any(is_fatal(event, said[-1]) for event in said[-1]):
+        said.pop()  # a crash loop that was cut off in the middle of an attempt: the one before says why
+    return list(said or [list(events)])
+
+
+def first_served(run: Sequence[Event]) -> Event | None:
+    """The first event that shows the server answering: its own word, or an answered request that is no probe."""
+    return next((event for event in run if event.name in _SERVING or _answered(event)), None)
+
+
+def _answered(event: Event) -> bool:
+    if event.name != "http_access" or event.fields.get("code") != 200:
+        return False
+    return "/completions" in str(event.fields.get("path")) or "/generate" in str(event.fields.get("path"))
+
+
+def refuses(event: Event) -> bool:
+    """A setting that the engine does not start with: too little KV for one request, a length above the model's."""
+    if event.name == "kv_budget":
+        return event.fields.get("fits") is False
+    return event.name == "length_above_model" and event.fields.get("fatal") is not False
+
+
+def is_fatal(event: Event, run: Sequence[Event]) -> bool:
+    """Whether a start ends with this event. A traceback counts when the start does not go on after it."""
+    if event.name in _FATAL or refuses(event):
+        return True
+    if event.name != "traceback":
+        return False
+    return not any(later.name in _PROGRESS and later.order > event.order for later in run)

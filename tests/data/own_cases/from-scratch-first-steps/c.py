@@ -1,0 +1,3 @@
+gradient_accumulation_steps = 40
+batch_size = 12
+dtype = 'bfloat16'

@@ -1,0 +1,1 @@
+vllm serve m --max-num-seqs 200

@@ -1,0 +1,1 @@
+docker run --rm --gpus all --network host --ipc host -e NCCL_DEBUG=INFO -e NCCL_IB_DISABLE=1 -e NCCL_SOCKET_IFNAME=bond0 vllm/vllm-openai:v0.9.2 --model /models/llama-3.1-405b --tensor-parallel-size 8 --pipeline-parallel-size 2 --distributed-executor-backend ray

@@ -1,0 +1,1 @@
+deepspeed --num_nodes 2 --num_gpus 8 --hostfile hosts train.py --deepspeed ds.json

@@ -1,0 +1,1 @@
+deepspeed --num_nodes 2 --num_gpus 2 train.py

@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infradoc.artefacts.kinds.host_tools import HostToolsKind
+from infradoc.artefacts.model import Segment
+
+GIB = 1 << 30
+TOP = """top - 10:21:30 up 2 days,  2:10,  1 user,  load average: 3.41, 3.02, 2.88
+%Cpu(s):  6.9 us,  0.6 sy,  0.0 ni, 92.4 id,  0.0 wa
+
+    PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND
+   2211 root      20   0   38.1g   3.5g   1.1g R  99.3   0.6  22:10.77 VLLM::APIServer
+   2400 root      20   0   92.4g   9216   2.2g R  52.1   1.8  10:31.06 python -m engine --port 1"""
+DOCKER = """2026-03-17T07:10:02Z
+CONTAINER ID   NAME  CPU %     MEM USAGE / LIMIT     MEM %     NET I/O           BLOCK I/O         PIDS
+6d1f0c92be41   vlm   214.18%   11.5GiB / 62.71GiB   18.21%    1.94GB / 31.2MB   16.4GB / 4.1kB    231
+2026-03-17T07:40:02Z
+CONTAINER ID   NAME  CPU %     MEM USAGE / LIMIT     MEM %     NET I/O           BLOCK I/O         PIDS
+6d1f0c92be41   vlm   208.77%   24.5GiB / 62.71GiB   39.80%    9.71GB / 155MB    16.4GB / 4.1kB    231"""
+
+
+def read(text):
+    lines = text.splitlines()
+    kind = HostToolsKind()
+    parts = [kind.read(Segment(kind.name, "paste", start + 1, lines[start:end])) for start, end in kind.spans(lines)]
+    events = [event for part in parts for event in part.events]
+    return events, {fact.name: fact.value for part in parts for fact in part.facts}
+
+
+def test_top_gives_processes_load_and_idle():
+    events, _ = read(TOP)
+    processes = [dict(event.fields) for event in events if event.name == "process_usage"]
+    assert [(row["name"], row["cores"]) for row in processes] == [
+        ("VLLM::APIServer", pytest.approx(0.993)),
+        ("python -m engine --port 1", pytest.approx(0.521)),
+    ]
+    assert processes[0]["bytes"] == 3.5 * GIB
+    assert processes[1]["bytes"] == 9216 * 1024  # a bare number of top is KiB
+    host = {key: value for event in events if event.name == "host_usage" for key, value in event.fields.items()}
+    assert host == {"load": 3.41, "idle": pytest.approx(0.924)}
+
+
+def test_docker_stats_over_time_is_one_series():
+    events, _ = read(DOCKER)
+    assert [event.fields["bytes"] for event in events] == [11.5 * GIB, 24.5 * GIB]
+    assert events[1].fields["seconds"] - events[0].fields["seconds"] == 1800
+    assert events[0].fields["limit_bytes"] == round(62.71 * GIB)
+    assert [event.source for event in events] == ["paste:3", "paste:6"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "rows"),
+    [
+        ("-h", "Mem:  64Gi 58Gi 1Gi 1Gi 5Gi 4Gi\nSwap: 8.0Gi 2.0Gi 6.0Gi"),
+        ("-m", "Mem:  65536 59392 1024 1024 5120 4096\nSwap: 8192 2048 6144"),
+        ("", "Mem:  67108864 60817408 1048576 1048576 5242880 4194304\nSwap: 8388608 2097152 6291456"),
+    ],
+)
+def test_free_in_every_unit(unit, rows):
+    _, facts = read(f"$ free {unit}\n        total  used  free  shared  buff/cache   available\n{rows}\n")
+    assert facts["host.memory_bytes"] == 64 * GIB
+    assert facts["host.available_bytes"] == 4 * GIB
+    assert facts["host.swap_bytes"] == 8 * GIB
+    assert facts["host.swap_used_bytes"] == 2 * GIB
+
+
+def test_df_nproc_and_lscpu():
+    text = "Filesystem Size Used Avail Use% Mounted on\ntmpfs 64M 60M 4M 94% /dev/shm\nnproc\n16\nCPU(s):   16\n"
+    _, facts = read(text)
+    assert facts == {"shm.size_bytes": 64 << 20, "shm.used_bytes": 60 << 20, "host.cpus": 16}
+
+
+def test_a_hand_made_series_and_kubectl_top():
+    events, _ = read("t_h rss_mb\n0 100\n1 200\n\nNAME  CPU(cores)  MEMORY(bytes)\nvllm-0  9721m  2048Mi\n")
+    assert [(event.fields["seconds"], event.fields["bytes"]) for event in events[:2]] == [
+        (0, 100 << 20),
+        (3600, 200 << 20),
+    ]
+    assert dict(events[2].fields)["cores"] == pytest.approx(9.721)
+
+
+def test_log_lines_below_a_table_are_not_taken():
+    lines = [
+        *TOP.splitlines(),
+        "INFO 10-05 02:14:13 metrics.py:351] Avg prompt throughput: 1.0 tokens/s, Running: 1 reqs",
+    ]
+    assert HostToolsKind().spans(lines) == [(0, len(lines) - 1)]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r"), max_size=60), max_size=12
+    )
+)
+def test_any_text_is_survived(lines):
+    kind = HostToolsKind()
+    for start, end in kind.spans(lines):
+        assert 0 <= start < end <= len(lines)
+        kind.read(Segment(kind.name, "x", start + 1, lines[start:end]))

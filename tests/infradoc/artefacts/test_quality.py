@@ -1,0 +1,115 @@
+"""Scores beside their reference, samples by hand, and what an answer looks like that is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infradoc.artefacts.kinds.quality import QualityKind, invalid_output
+from infradoc.artefacts.model import Segment
+
+KIND = QualityKind()
+
+
+def read(lines):
+    return KIND.read(Segment("quality", "eval.txt", 1, lines))
+
+
+def scores(lines):
+    return [
+        (e.fields["task"], e.fields["score"], e.fields.get("reference"), e.fields.get("quantized"))
+        for e in read(lines).events
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!!!!!!!!!!!!!!!",
+        "????????????",
+        "GGGGGGGGGGGGGGGGGGGG",
+        "! ! ! ! ! ! ! ! ! !",
+        "<unk><unk><unk><unk><unk><unk>",
+        "The answer is" + "!" * 60,
+    ],
+)
+def test_broken(text):
+    assert invalid_output(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Hello!!!", "No", "----------------", "================", "Aaaah, I see.", "12", "哈哈哈哈哈", "a" * 5]
+)
+def test_language_or_decoration(text):
+    assert invalid_output(text) is None
+
+
+def test_columns_with_a_reference():
+    lines = ["task          measured  reference", "aime26        76.7      95.3", "gpqa_diamond  71.2      86.2"]
+    assert scores(lines) == [("aime26", 76.7, 95.3, True), ("gpqa_diamond", 71.2, 86.2, True)]
+    assert KIND.spans(["$ cat eval.txt", *lines, "done"]) == [(1, 4)]
+
+
+def test_the_reference_may_stand_first():
+    assert scores(["| benchmark | bf16 | awq-int4 |", "|---|---|---|", "| ceval | 74.9 | 61.2 |"]) == [
+        ("ceval", 61.2, 74.9, True)
+    ]
+
+
+def test_rows_by_format():
+    lines = ["acc | hellaswag | piqa", "-- | -- | --", "bf16 | 0.60 | 0.80", "fp8 | 0.55 | 0.79"]
+    assert scores(lines) == [("hellaswag", 0.55, 0.60, True), ("piqa", 0.79, 0.80, True)]
+
+
+def test_tables_of_lm_eval_name_their_model():
+    head = [
+        "|Tasks|Version|     Filter     |n-shot|  Metric   |   |Value |   |Stderr|",
+        "|-----|------:|---|---|---|---|---|---|---|",
+    ]
+    row = "|gsm8k|      3|flexible-extract|     5|exact_match|↑  |{}|±  |0.0118|"
+    lines = [
+        "vllm (pretrained=/m/a,dtype=auto), limit: None",
+        *head,
+        row.format("0.75"),
+        "vllm (pretrained=/m/a-gptq-int4)",
+        *head,
+        row.format("0.59"),
+    ]
+    assert [(s, q) for _, s, _, q in scores(lines)] == [(0.75, False), (0.59, True)]
+    assert len(KIND.spans(lines)) == 2
+
+
+def test_lists_under_a_caption_and_scores_with_official_ones():
+    assert scores(["auto_gptq results:", "arc-c: 0.49", "winogrande: 0.72"]) == [
+        ("arc-c", 0.49, None, True),
+        ("winogrande", 0.72, None, True),
+    ]
+    assert scores(["aime26: 76.7 (official: 95.3)"]) == [("aime26", 76.7, 95.3, True)]
+
+
+def test_samples_count_sound_and_broken():
+    found = read(["prompt 1 -> normal answer", "prompt 2 -> !!!!!!!!!!!!!!!!!!!!", "prompt 3 -> fine"])
+    assert [e.name for e in found.events] == ["output_invalid"]
+    assert {f.name: f.value for f in found.facts} == {"quality.samples_sound": 2}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["INFO 01-01 model loaded: 12", "step: 10"],
+        ["model: /m/x", "gpu_memory_utilization: 0.9"],
+        ["Q1: what is new?", "A1: nothing"],
+        ["task started", "task ended"],
+        ["per_device_train_batch_size: 1", "gradient_accumulation_steps: 32"],
+    ],
+)
+def test_other_text_is_left_alone(lines):
+    assert KIND.spans(lines) == []
+
+
+@given(st.lists(st.text(max_size=80), max_size=15))
+def test_any_text_is_survived(lines):
+    for start, end in KIND.spans(lines):
+        assert 0 <= start < end <= len(lines)
+    read(lines)

@@ -1,0 +1,141 @@
+"""`fix` and `undo` reach the admin API by the way that `diagnose` watches: authority, client certificate, proxy."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from infradoc.cli import undo
+from infradoc.config import Auth, load_config
+from infradoc.errors import InfradocError
+from infradoc.remediation.admin import AdminClient, AdminError
+from infradoc.remediation.journal import Entry, Journal
+from infradoc.remediation.session import Session
+
+KNOB = {"value": 16, "origin": "flag", "bounds": [1, 1024], "change": "live", "flag": "--max-num-seqs"}
+CONFIG = {"version": 3, "engine": "infradoc", "knobs": {"max_num_seqs": KNOB}}
+
+
+class _Admin(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.seen.append((self.path, self.headers["Authorization"]))  # type: ignore[attr-defined]
+        data = json.dumps(CONFIG).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+def running(context: ssl.SSLContext | None) -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Admin)
+    server.daemon_threads, server.seen = True, []
+    server.handle_error = lambda request, address: None
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """An authority, a server's and a client's certificate."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name, identity in (("server", "127.0.0.1"), ("client", "infradoc@example.org")):
+        authority.issue_cert(identity).private_key_and_cert_chain_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    return {name: str(tmp_path / f"{name}.pem") for name in ("ca", "server", "client")}
+
+
+@pytest.fixture
+def guarded(files: dict[str, str]) -> Iterator[Any]:
+    """An admin API that talks only to clients with a certificate of the authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files["server"])
+    context.load_verify_locations(files["ca"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    yield from running(context)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Any]:
+    """A proxy that answers for every host."""
+    yield from running(None)
+
+
+@pytest.fixture
+def toml(tmp_path: Path, files: dict[str, str], guarded: Any) -> Path:
+    path = tmp_path / "infradoc.toml"
+    path.write_text(
+        f'[targets.t]\nurl = "https://127.0.0.1:{guarded.server_port}"\nhost = false\n'
+        f'[targets.t.auth]\nca_file = "{files["ca"]}"\nclient_cert_file = "{files["client"]}"\n'
+    )
+    return path
+
+
+def test_the_client_certificate_of_the_target_is_shown(guarded: Any, files: dict[str, str]) -> None:
+    url = f"https://127.0.0.1:{guarded.server_port}"
+    with AdminClient(url, "t", Auth(ca_file=files["ca"], client_cert_file=files["client"])) as admin:
+        assert admin.config().version == 3
+    with AdminClient(url, "t", Auth(ca_file=files["ca"])) as admin, pytest.raises(AdminError, match="No connection to"):
+        admin.config()
+
+
+def test_a_certificate_that_cannot_be_used_is_one_sentence(files: dict[str, str]) -> None:
+    with pytest.raises(InfradocError, match=r"client certificate .*gone\.pem cannot be used"):
+        AdminClient("https://127.0.0.1:9", "t", Auth(ca_file=files["ca"], client_cert_file="gone.pem"))
+
+
+def test_the_proxy_of_the_target_is_used(proxy: Any) -> None:
+    with AdminClient("http://engine.invalid:8000", "t", Auth(proxy=f"http://127.0.0.1:{proxy.server_port}")) as admin:
+        assert admin.config().version == 3
+    assert proxy.seen == [("http://engine.invalid:8000/admin/config", "Bearer t")]
+
+
+def test_a_proxy_of_the_environment_does_not_catch_this_machine(proxy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with AdminClient(f"http://127.0.0.1:{proxy.server_port}", "t") as admin:
+        assert admin.config().version == 3
+
+
+def test_fix_uses_both(toml: Path, guarded: Any, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    with Session("t", load_config(str(toml)), journal=journal) as session:
+        assert session.admin.config().knobs["max_num_seqs"].value == 16
+    assert guarded.seen == [("/admin/config", "Bearer tok")]
+
+
+def test_fix_shows_the_token_to_the_server_that_was_asked_for(
+    proxy: Any, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URL on the command line, which no configuration knows."""
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+    monkeypatch.chdir(tmp_path)
+    with Session("http://engine.invalid:8000", load_config(None), journal=journal) as session:
+        session.admin.config()
+    assert proxy.seen == [("http://engine.invalid:8000/admin/config", "Bearer tok")]
+
+
+def test_undo_uses_both(
+    toml: Path, guarded: Any, journal: Journal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INFRADOC_ADMIN_TOKEN", "tok")
+    url = f"https://127.0.0.1:{guarded.server_port}"
+    entry = journal.begin(Entry("intent", "c1", 1.0, url, "max_num_seqs", 16, 8, action="lower_max_num_seqs"))
+    journal.follow(entry, "applied")
+    assert undo.run(["t", "--config", str(toml)]) == 0
+    assert guarded.seen and set(guarded.seen) == {("/admin/config", "Bearer tok")}
+    assert "max_num_seqs" in capsys.readouterr().out

@@ -1,0 +1,203 @@
+"""Training logs: runs told apart, losses and step times compared, numbers that break or settle."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.patterns import scan
+from infradoc_rules.summaries import training
+from infradoc_rules.summaries.runs import runs_of
+
+
+def events_of(*lines, source="train.log"):
+    return list(scan(lines, source=source).events)
+
+
+def facts_of(events, **facts):
+    ordered = [Event(e.name, i, e.fields, e.time, e.phase, e.source, e.text, e.repeat) for i, e in enumerate(events, 1)]
+    held = {name: Fact(name, value, "file") for name, value in facts.items()}
+    return {fact.name: fact.value for fact in training.summary(ordered, held, None)}
+
+
+def hf(loss, norm="1.2", epoch=0.1):
+    return f"{{'loss': {loss}, 'grad_norm': {norm}, 'learning_rate': 1e-05, 'epoch': {epoch}}}"
+
+
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        ("{'loss': 0.6931, 'learning_rate': 4.99e-05, 'epoch': 0.05}", 0.6931),
+        ("{'loss': '1.02', 'grad_norm': '0.7', 'learning_rate': '1e-05', 'epoch': '0.1'}", 1.02),
+        (
+            " iteration  10/ 500 | consumed samples: 5 | elapsed time per iteration (ms): 41.3 | lm loss: 1.094E+01 |",
+            10.94,
+        ),
+        (
+            "[RANK 0] iteration 9/ 200 | elapsed time per iteration (ms): 16.4 | total loss 1.9E-01 | loss 1.912E-01|",
+            0.1912,
+        ),
+        (
+            "iteration: 5 / 100 | consumed_tokens: 1M | elapsed_time_per_iteration_ms: 300 | lm_loss: 7.1 | lr: 1e-4",
+            7.1,
+        ),
+        ("1|119|Loss: 0.8841: 100%|####| 119/119", 0.8841),
+        ("step 100, loss 3.2", 3.2),
+        ('{"current_steps": 10, "total_steps": 300, "loss": 1.23, "lr": 1e-05, "epoch": 0.1}', 1.23),
+        ("iter 5  grad_accum_iter 4  loss 0.1312  time 431.0 s/iter  samples/s 9.5", 0.1312),
+    ],
+)
+def test_formats_of_steps(line, loss):
+    steps = [event for event in events_of(line) if event.name == "train_step"]
+    assert [step.fields["loss"] for step in steps] == [loss]
+
+
+def test_a_heading_begins_a_run():
+    lines = ["`gradient_accumulation_steps=1`", hf(2.4, epoch=0.25), hf(2.2, epoch=0.5)]
+    lines += ["`gradient_accumulation_steps=4`", hf(9.6, epoch=0.25), hf(8.9, epoch=0.5)]
+    assert [(run.accumulation, run.first_loss) for run in runs_of(events_of(*lines))] == [(1, 2.4), (4, 9.6)]
+
+
+def test_a_counter_that_goes_back_begins_a_run():
+    assert len(runs_of(events_of(hf(2.0, epoch=0.5), hf(1.9, epoch=0.6), hf(2.0, epoch=0.1)))) == 2
+
+
+def two_runs(ours, theirs):
+    lines = (
+        [f"gradient_accumulation_steps: {ours[0]}", hf(ours[1])],
+        [f"gradient_accumulation_steps: {theirs[0]}", hf(theirs[1])],
+    )
+    return [*events_of(*lines[0], source="a.log"), *events_of(*lines[1], source="b.log")]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        ((32, 139.2), (2, 6.45), "multiplied"),
+        ((8, 17.2), (1, 2.15), "multiplied"),
+        ((8, 0.50), (1, 4.0), "divided"),
+        ((8, 1.92), (1, 1.95), "sound"),
+        ((2, 2.3), (1, 2.1), "sound"),
+        ((8, 2.0), (8, 10.0), "unknown"),
+    ],
+)
+def test_the_first_losses_of_two_runs(ours, theirs, verdict):
+    assert facts_of(two_runs(ours, theirs))["train.loss_scaling"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("steps", "loss", "verdict"),
+    [(32, 41.7, "multiplied"), (8, 11.9, "unknown"), (2, 20.0, "unknown"), (4, 900.0, "unknown")],
+)
+def test_one_loss_alone(steps, loss, verdict):
+    events = events_of(f"  Gradient Accumulation steps = {steps}", hf(loss), hf(loss * 0.9, epoch=0.2))
+    assert facts_of(events)["train.loss_scaling"] == verdict
+
+
+def timed(accumulation, seconds):
+    return [f"iter {i} accum {accumulation} loss 1.2 time {seconds} s/iter" for i in range(1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("long", "short", "facts", "verdict"),
+    [
+        (430.6, 110.2, {"train.nodes": 2}, "every_micro_step"),
+        (430.6, 110.2, {"train.network": "Ethernet"}, "every_micro_step"),
+        (430.6, 110.2, {}, "sound"),  # one host: computing may be all of it
+        (250.0, 110.2, {"train.nodes": 2}, "sound"),
+    ],
+)
+def test_step_time_against_accumulation(long, short, facts, verdict):
+    events = [*events_of(*timed(4, long), source="a"), *events_of(*timed(1, short), source="b")]
+    assert facts_of(events, **facts)["train.sync"] == verdict
+
+
+@pytest.mark.parametrize(("reduce", "verdict"), [(630.4, "every_micro_step"), (0.05, "sound")])
+def test_timers_of_micro_steps(reduce, verdict):
+    line = f"time (ms) | fwd_microstep: 310.2 | bwd_inner_microstep: 520.3 | bwd_allreduce_microstep: {reduce}"
+    assert facts_of(events_of("gradient_accumulation_steps: 8", *[line] * 4))["train.sync"] == verdict
+
+
+def test_one_large_reduction_for_eight_micro_steps_is_right():
+    lines = [
+        f"fwd_microstep: 300 | bwd_inner_microstep: 500 | bwd_allreduce_microstep: {ms}" for ms in [0.1] * 7 + [900.0]
+    ]
+    assert facts_of(events_of("gradient_accumulation_steps: 8", *lines))["train.sync"] == "sound"
+
+
+def overflow(*scales):
+    return [
+        f"[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {s}, reducing to {s // 2}" for s in scales
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        ([hf("0.0", "nan")] * 4, "broken"),
+        (["{'loss': 0.0, 'learning_rate': 4.99e-05, 'epoch': 0.05}"] * 4, "broken"),
+        ([hf("nan", "nan")] * 3, "broken"),
+        ([hf("0.0", "0.23")] * 4, "sound"),  # policy gradients start at a loss of zero
+        ([hf(2.0), hf("0.0", "nan"), hf(1.9)], "sound"),
+        ([*overflow(2**32, 2**31, 2**30), "step 10, loss 2.0", "step 20, loss 1.9"], "settled"),
+        (overflow(*[2**k for k in range(16, -1, -1)]), "skipping"),
+        (["Current loss scale already at minimum - cannot decrease scale anymore. Exiting run."], "skipping"),
+    ],
+)
+def test_numbers_that_break_or_settle(lines, verdict):
+    assert facts_of(events_of(*lines))["train.numbers"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("line", "precision"),
+    [
+        ("train.py --fp16 --lr 1", "fp16"),
+        ("bf16: true", "bf16"),
+        ("--mixed_precision fp16", "fp16"),
+        ("lr: 1e-5", "unknown"),
+    ],
+)
+def test_precision(line, precision):
+    assert facts_of(events_of(line, hf(1.0)))["train.precision"] == precision
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["train_step", "train_config", "train_overflow", "train_timer"]),
+            st.dictionaries(
+                st.sampled_from(
+                    [
+                        "loss",
+                        "step",
+                        "epoch",
+                        "accumulation",
+                        "batch",
+                        "seconds",
+                        "name",
+                        "what",
+                        "loss_scale",
+                        "skipped",
+                    ]
+                ),
+                st.one_of(
+                    st.integers(-5, 10**6),
+                    st.floats(),
+                    st.sampled_from(["nan", "allreduce", "backward", "skipped", "floor"]),
+                ),
+            ),
+        ),
+        max_size=14,
+    )
+)
+def test_any_fields_are_survived(rows):
+    for name, fields in rows:
+        if name == "train_timer":
+            fields["seconds"] = 1.0
+    events = [Event(name, order, fields, source=f"log:{order}") for order, (name, fields) in enumerate(rows, start=1)]
+    for fact in training.summary(events, {}, None):
+        assert not isinstance(fact.value, float) or not math.isnan(fact.value) or "loss" in fact.name
