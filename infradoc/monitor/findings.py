@@ -43,6 +43,8 @@ class FindingLog:
         """Take in one evaluation; returns the findings that opened and those that are there no more."""
         firing: dict[str, Finding] = {}
         for result in results.results:
+            if result.state == "unknown" and result.rule.live is None:
+                continue  # it judges what logs say of a start or a crash: a watch without such lines is not blind to it
             if result.state != "unknown":
                 self.judged[result.id] = self.judged.get(result.id, 0) + 1
             self.rules[result.id] = result.rule

@@ -41,6 +41,7 @@ NOT_ON_A_CPU = (
 
 def test_healthy_means_that_the_rules_could_look(replay):
     seen = replay("vllm-01", "log", "host", "client")
-    assert len(seen.results.checked) > 2 * len(seen.results.unknown)
-    for result in seen.results.unknown:
+    unknown = [result for result in seen.results.unknown if result.rule.live is not None]  # the others judge logs alone
+    assert len(seen.results.checked) > 2 * len(unknown)
+    for result in unknown:
         assert any(name.startswith(NOT_ON_A_CPU) for name in result.missing), f"{result.id} lacks {result.missing}"
