@@ -21,9 +21,7 @@ _ONE = re.compile(
     rf"(?: (?P<verb>{'|'.join(_VERBS)})\b)?"
 )
 # The fraction of a whole number of things; one of seconds or cores tells how exactly they were measured.
-_WHOLE = re.compile(
-    rf"(?<=\d)\.0(?= (?:(?:{_BETWEEN}) )?(?!seconds\b|cores\b)(?:{_NOUNS})\b(?![-/]))"
-)
+_WHOLE = re.compile(rf"(?<=\d)\.0(?= (?:(?:{_BETWEEN}) )?(?!seconds\b|cores\b)(?:{_NOUNS})\b(?![-/]))")
 
 
 def counted(number: int, noun: str, many: str = "") -> str:

@@ -38,6 +38,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
                 "record", "record", "TARGET... -o FILE", "Keep what a server shows, to diagnose it later or elsewhere."
             ),
             Command("lengths", "lengths", "FILE|URL", "Measure request lengths; propose max_model_len from the P99."),
+            Command("fit", "fit", "MODEL --gpu GPU", "Say before the start whether a model fits, and what would."),
         ),
     ),
     (

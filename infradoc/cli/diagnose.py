@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--until", type=moment, metavar="T", help="recordings: up to this time")
     made.add_argument("--format", choices=FORMATS, default="rich", help="rich for people, json for programs")
+    made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     made.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the texts")
     made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
     return made

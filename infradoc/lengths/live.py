@@ -22,7 +22,6 @@ from infradoc.sources.admin import AdminSource
 from infradoc.sources.fetch import Fetcher
 from infradoc.sources.metrics_page import server_root
 
-
 UNCUT = "llm_prompt_tokens_before_truncation"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -115,13 +116,27 @@ def server_seen(store: Store) -> bool:
     return "metrics" in store.sources and "metrics" not in store.errors
 
 
+_HISTORY = re.compile(r"\((\d+(?:\.\d+)?) s of history\)$")
+
+
 def needs_lines(blind: Mapping[str, Sequence[str]], say: Mapping[str, str]) -> list[str]:
     """What the blind rules need, in words: one line for those that lack the same."""
     lacking: dict[tuple[str, ...], list[str]] = {}
+    waits: dict[float, list[str]] = {}
     for name, missing in blind.items():
+        # Where waiting is enough, the rest does not matter: it says what would decide.
+        history = [seconds for what in missing if (seconds := _HISTORY.search(what)) is not None]
+        if missing and len(history) == len(missing):
+            longest = max(float(found.group(1)) for found in history)
+            waits.setdefault(longest, []).append(name)
+            continue
         kinds = sorted({kind_of(what) for what in missing}) or ["page"]
         lacking.setdefault(tuple(kinds), []).append(name)
-    return [
+    history_lines = [
+        say["needs"].format(ids=", ".join(sorted(names)), missing=say["lack_history"].format(seconds=seconds))
+        for seconds, names in sorted(waits.items())
+    ]
+    return history_lines + [
         say["needs"].format(ids=", ".join(sorted(names)), missing=say["and_also"].join(say[f"lack_{k}"] for k in kinds))
         for kinds, names in sorted(lacking.items())
     ]

@@ -11,7 +11,8 @@ from infradoc.monitor.attach import Target
 from infradoc.report.build import Observation, build_report, unknown_report
 from infradoc.report.model import Report
 from infradoc.report.words import words
-from infradoc.sources.recording import Recording, row_time
+from infradoc.sources.recording import Recording
+from infradoc.sources.rows import row_time
 from infradoc_rules.catalog import Catalog
 
 

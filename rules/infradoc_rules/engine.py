@@ -102,7 +102,8 @@ def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, bool]:
         return live, False
     past = judge_post_mortem(rule.post_mortem, frame, names)
     if past.holds is None:
-        return Outcome(None, missing=live.missing + past.missing), False
+        # What a log would have said is not what a watch lacks.
+        return Outcome(None, missing=live.missing or past.missing, young=live.young), False
     return Outcome(past.holds, past.readings, live.missing, past.branch), True
 
 

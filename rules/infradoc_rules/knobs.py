@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 from infradoc_rules.model import Value
+from infradoc_rules.versions import Running
 from infradoc_rules.yaml_file import load_plain
 
 SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")
@@ -42,30 +43,41 @@ class Knobs:
     def __getitem__(self, name: str) -> Knob:
         return self.by_name[name]
 
-    def spelling(self, system: str | None, name: str) -> str | None:
-        """What the user of `system` calls the knob (a flag, variable or request field); None when it has none."""
+    def spelling(self, system: str | None, name: str, running: Running | None = None) -> str | None:
+        """What the user of `system` calls the knob (a flag, variable or request field); None when it has none.
+
+        With `running`, as that version spells it: None when it lacks the knob.
+        """
         knob = self.by_name[name]
         if system == "infradoc":
             return None if knob.engine is None else "--" + knob.engine.replace("_", "-")
         names = knob.spellings.get(system or "", ()) or knob.also
+        if running is not None:
+            return running.best(names)
         return names[0] if names else None
 
-    def flag(self, system: str | None, name: str, value: Value | None = None) -> str | None:
+    def flag(
+        self, system: str | None, name: str, value: Value | None = None, running: Running | None = None
+    ) -> str | None:
         """The spelling with its value, as typed on a command line: `--max-num-seqs 8`, `OMP_NUM_THREADS=6`.
 
         A switch to be off, or one that switches the opposite way, is left out: `drop --disable-radix-cache`.
         """
-        spelling = self.spelling(system, name)
+        spelling = self.spelling(system, name, running)
         if spelling is None:
             return None
+        running = running or Running(system)
         bare = spelling.removeprefix(_NEGATION)
         if value is None:
             return bare
         if not isinstance(value, bool):
+            form = running.form(spelling)
+            if form is not None:
+                return form.format(value=_text(value))
             return f"{bare} {_text(value)}" if bare.startswith("-") else f"{bare}={_text(value)}"
         on = value is not spelling.startswith(_NEGATION)
         if bare.startswith("-"):
-            return bare if on else f"drop {bare}"
+            return bare if on else running.off(spelling) or f"drop {bare}"
         return f"{bare}={str(on).lower()}"
 
     def live(self, system: str | None, name: str) -> bool:

@@ -207,7 +207,11 @@ class Server:
         self._control.listen(self._listener, application, to_main)
         shown = f"[{host}]" if ":" in host else host
         tokens = live.value("kv_pool_tokens")
-        log(f"ready on http://{shown}:{port} (model {self._loaded.name}, KV pool {tokens} tokens)")
+        where = f"http://{shown}:{port}"
+        log(f"ready on {where} (model {self._loaded.name}, KV pool {tokens} tokens); /metrics; Ctrl-C ends it")
+        threads = self._loaded.knobs["omp_num_threads"]
+        if isinstance(threads, int) and threads > 1 and threads >= cpu_count():
+            log(f"{threads} compute threads take every core: beside other busy programs --omp-num-threads 1 is faster")
         return side
 
     def _add_collectors(

@@ -35,11 +35,13 @@ _COUNT = re.compile(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
 _SHARED = re.compile(
     r"(?i)(?:shar(?:e|ed|ing|es)\b.{0,40}\b(?:prefix|system prompt|context|preamble|instructions)"
     r"|same (?:long )?(?:system prompt|prefix"
-    r"|document|context|preamble)|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn|generated-shared-prefix"
+    r"|document|context|preamble)|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn"
+    r"|generated-shared-prefix"
     r"|prefix_repetition|few-shot)"
 )
 _MIXED = re.compile(
-    r"(?i)short (?:chats?|prompts?|requests?).{0,60}(?:long|\d+k)|(?:long|\d+k).{0,60}short (?:chats?|prompts?|requests?)"
+    r"(?i)short (?:chats?|prompts?|requests?).{0,60}(?:long|\d+k)|(?:long"
+    r"|\d+k).{0,60}short (?:chats?|prompts?|requests?)"
 )
 _STARTS = re.compile(r"\s*(?:\$ )?(?:\w+=\S+ )*(?:python3?|vllm|genai-perf|aiperf|guidellm|text-gen|locust|llama-|\./)")
 _DIRECT = re.compile(r"\btext-generation-benchmark\b")

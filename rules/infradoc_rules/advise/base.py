@@ -10,6 +10,7 @@ from infradoc_rules.actions import ACTIONS
 from infradoc_rules.conditions import read_value, times
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, SignalFrame, Value
+from infradoc_rules.versions import Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,13 @@ class Advice:
     def say(self, en: str, zh: str) -> str:
         """The text in the language asked for."""
         return zh if self.lang == "zh" else en
+
+    @property
+    def running(self) -> Running:
+        """The engine and the versions that are known."""
+        known = [self.fact(name) for name in ("target.version", "torch_version")]
+        engine, torch = (None if value is None else str(value) for value in known)
+        return Running(self.system, engine, torch)
 
     def fact(self, name: str) -> Value | None:
         """A fact's value, None when it is not known."""
@@ -81,7 +89,7 @@ class Advice:
             why=why,
             from_value=from_value,
             to_value=to_value,
-            flag=flag if flag is not None else self._flag(spec.knob, to_value),
+            flag=self._worded(spec.knob, flag) if flag is not None else self._flag(spec.knob, to_value),
             live=known and knobs.live(self.system, spec.knob),
             risk=spec.risk,
             cost=cost,
@@ -89,10 +97,15 @@ class Advice:
         )
 
     def _flag(self, knob: str, value: Value | None) -> str | None:
-        """The engine's own spelling; None for a knob that this engine does not have."""
+        """The engine's own spelling in its version; None for a knob that this engine or version does not have."""
         entry = knob_table()[knob]
         own = entry.engine is not None if self.system == "infradoc" else bool(entry.spellings.get(self.system or ""))
-        return knob_table().flag(self.system, knob, value) if own else None
+        return knob_table().flag(self.system, knob, value, self.running) if own else None
+
+    def _worded(self, knob: str, flag: str) -> str | None:
+        """A flag that an adviser worded itself; what the start command sets already is surely there."""
+        given = self.frame.facts.get(knob)
+        return flag if given is not None and given.origin == "flag" else self.running.respell(flag)
 
 
 def round_up(value: float, step: float) -> int:

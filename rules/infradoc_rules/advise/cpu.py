@@ -16,10 +16,10 @@ _THROTTLED = 'sum(rate(host_cpu_periods_total{throttled="true"}[$mid])) / sum(ra
 
 
 def set_omp_num_threads(advice: Advice) -> Action | None:
-    """As many compute threads as the quota, or what the neighbours leave of the cores, has whole cores.
+    """As many compute threads as there are whole cores in the quota, or in what neighbours leave of the host.
 
     None where there are no more threads than that. torch counts the cores of the node: its threads then wait for each
-    other at every operator, and one that a neighbour keeps from its core keeps all of them (10 times slower on 2 cores).
+    other at every operator, and one that a neighbour keeps from its core holds up all (10 times slower on 2 cores).
     """
     quota, cores = advice.read("max(host_cpu_quota_cores)"), advice.read("max(host_cpus)")
     threads = advice.number("omp_num_threads") or advice.hint("torch_threads")
@@ -56,8 +56,8 @@ def _beside_neighbours(advice: Advice, threads: float | None, cores: float | Non
         from_value=int(threads),
         to_value=target,
         why=advice.say(
-            f"{int(threads)} compute threads wait for each other at every operator, and other programs on this host use "
-            f"{others:.1f} of its {cores:.0f} cores",
+            f"{int(threads)} compute threads wait for each other at every operator, and other programs on this host "
+            f"use {others:.1f} of its {cores:.0f} cores",
             f"{int(threads)} 个计算线程在每个算子处互相等待，而本机其他程序占用了 {cores:.0f} 核中的 {others:.1f} 核",
         ),
         cost=advice.say(

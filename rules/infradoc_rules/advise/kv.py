@@ -104,7 +104,9 @@ def _unsized(advice: Advice, pool: int | None) -> Action:
             "the pool is smaller than what the running requests need; by how much cannot be read from this target",
             "KV 池小于运行中请求的需要；差多少无法从该目标读出",
         ),
-        cost=_memory_cost(advice, 0) if pool is None else advice.say(
+        cost=_memory_cost(advice, 0)
+        if pool is None
+        else advice.say(
             "memory for the blocks: whatever else would use it is the loser",
             "需要内存存放更多块：受损的是其他要用这部分内存的地方",
         ),

@@ -85,6 +85,11 @@ def _device_full(facts: Mapping[str, Fact]) -> tuple[bool, str | None]:
     return False, None
 
 
+def _on_cpu(facts: Mapping[str, Fact]) -> bool:
+    device, version = facts.get("target.device"), facts.get("target.version")
+    return (device is not None and device.value == "cpu") or (version is not None and "cpu" in str(version.value))
+
+
 def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Iterator[Fact]:
     busy = [sample for sample in samples(events, facts) if sample.busy]
     if not busy:
@@ -109,6 +114,7 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     slow = len(speeds) >= 3 and median(speeds) < (_SLOW_TOKENS if batch <= _SMALL_BATCH else _SLOW_TOKENS / 3)
     slow = slow and batch <= 4 * _SMALL_BATCH
     slow = slow and not _over(facts, "serving.prefill_ratio", 5)
+    slow = slow and not _on_cpu(facts)  # no graphs exist there, and a slow decode is what it does
     slow = slow or (_over(facts, "bench.token_seconds", 1 / _SLOW_TOKENS) and batch <= _SMALL_BATCH)
     yield Fact("serving.slow_decode", slow, "derived", place)
     starved = starved or (slow and _true(facts, "enforce_eager")) or _true(facts, "growth.leaks")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 from infradoc.cli.lengths import run
 from infradoc.demo.children import start_engine
 from infradoc.errors import InfradocError
+from infradoc.lengths.measured import quantile_bound
 from infradoc.load.spec import LoadSpec, parse_class
 
 
@@ -86,3 +88,23 @@ def test_a_server_that_is_not_there(closed_port, clean_environment):
 def test_a_bad_number_is_one_sentence(flag, clean_environment):
     with pytest.raises(InfradocError, match="is no number of tokens"):
         run(["x.jsonl", "--max-model-len", flag])
+
+
+def test_what_never_ends_is_refused_at_once(clean_environment):
+    with pytest.raises(InfradocError, match="cannot be read: it is no regular file"):
+        run(["/dev/zero"])
+
+
+def test_long_numbers_do_not_run_together(tmp_path, clean_environment, capsys):
+    path = tmp_path / "requests.jsonl"
+    path.write_text(json.dumps({"prompt_tokens": 2_000_000_000, "completion_tokens": 5}) + "\n")
+    run([str(path)])
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("prompt + output"))
+    assert row.split()[-1] == "2,000,000,005"
+
+
+def test_quantiles_of_histograms_are_upper_bounds():
+    """All have 30 tokens: interpolated inside the bucket (16, 32] the P50 would be 24, below every request."""
+    buckets = {16.0: 0.0, 32.0: 200.0, math.inf: 200.0}
+    assert quantile_bound(buckets, 0.5) == quantile_bound(buckets, 0.99) == 32.0
+    assert quantile_bound({16.0: 0.0, math.inf: 200.0}, 0.5) is None

@@ -14,8 +14,8 @@ import pytest
 
 from infradoc.cli import bench
 from infradoc.errors import InfradocError
-from infradoc.load.record import from_line
-from infradoc.load.run import LoadResult, model_in, run_load
+from infradoc.load.record import RequestRecord, from_line, said
+from infradoc.load.run import ClientFile, Load, LoadResult, model_in, run_load
 from infradoc.load.spec import LoadSpec, parse_class
 from infradoc.load.summary import summarise
 
@@ -168,3 +168,33 @@ def test_a_password_in_the_url_is_neither_shown_nor_dropped_in_silence(capsys: p
 def test_a_model_list_nested_too_deep_is_one_sentence() -> None:
     with pytest.raises(InfradocError, match="without a model list"):
         model_in(b"[" * 100_000, 200, "http://h/v1/models")
+
+
+def test_requests_that_end_too_late_are_told(tiny_server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny_server.gap = 0.2
+    spec = "chat:closed=2,max_tokens=4"
+    assert bench.run([tiny_server.url, "--class", spec, "--duration", "300ms"]) == 1
+    assert "2 requests begun, none finished within the 0.3 s measured; answers took " in capsys.readouterr().out
+
+
+def test_the_servers_words_are_shown_and_an_unknown_model_ends_the_run(
+    tiny_server: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = RequestRecord(
+        1, "/v1/x", 0.0, "c", error='{"error": {"message": "Not  so.", "code": 5', error_kind="http_4xx"
+    )
+    assert said(record) == "Not so."
+    tiny_server.behaviour = "503"
+    assert bench.run([tiny_server.url, "--class", "chat:closed=1,count=1"]) == 1
+    assert "first http_5xx: " in capsys.readouterr().out
+    load = Load(LoadSpec(()), "m", FakeSender(), ClientFile(None))  # type: ignore[arg-type]
+    asyncio.run(load.one(parse_class("chat:closed=1"), 0))
+    assert load.stopping.is_set() and load.no_model is not None
+
+
+class FakeSender:
+    """Answers as a server that has no such model."""
+
+    async def measure(self, spec: object, prepared: object, request_id: int) -> RequestRecord:
+        text = '{"error": {"message": "The model m does not exist."}}'
+        return RequestRecord(request_id, "/v1/x", 0.0, "c", status=404, error=text, error_kind="http_4xx")

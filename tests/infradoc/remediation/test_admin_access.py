@@ -10,15 +10,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trustme
 
 from infradoc.cli import undo
 from infradoc.config import Auth, load_config
 from infradoc.errors import InfradocError
-from infradoc.remediation.admin import AdminClient, AdminError
+from infradoc.remediation.admin import AdminBusy, AdminClient, AdminError, AdminLost, refusal
 from infradoc.remediation.journal import Entry, Journal
 from infradoc.remediation.session import Session
+from infradoc.sources.fetch import Fetcher
 
 KNOB = {"value": 16, "origin": "flag", "bounds": [1, 1024], "change": "live", "flag": "--max-num-seqs"}
 CONFIG = {"version": 3, "engine": "infradoc", "knobs": {"max_num_seqs": KNOB}}
@@ -139,3 +141,34 @@ def test_undo_uses_both(
     assert undo.run(["t", "--config", str(toml)]) == 0
     assert guarded.seen and set(guarded.seen) == {("/admin/config", "Bearer tok")}
     assert "max_num_seqs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [("ALL_PROXY", "socks5://127.0.0.1:1", "SOCKS is not supported"), ("NO_PROXY", "[::1", "NO_PROXY")],
+)
+def test_a_proxy_variable_that_cannot_be_used_is_one_sentence(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv(variable, value)
+    for build in (lambda url: AdminClient(url, "t"), lambda url: Fetcher(url, Auth())):
+        with pytest.raises(InfradocError, match=says):
+            build("http://engine.invalid:8000")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "text", "kind"),
+    [
+        (503, "step_running", "a step has run for 9 s", AdminBusy),
+        (503, "change_under_way", "another change", AdminBusy),
+        (503, "change_under_way", "cut off. Already applied: max_num_seqs.", AdminLost),
+        (503, "draining", "shutting down", AdminLost),
+        (409, "not_possible", "no memory", AdminBusy),
+    ],
+)
+def test_a_503_before_anything_began_is_no_loss(status: int, code: str, text: str, kind: type[AdminError]) -> None:
+    answer = httpx.Response(status, json={"error": {"code": code, "message": text}})
+    assert type(refusal("http://h:1/admin/config", answer)) is kind

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from infradoc.errors import InfradocError
 from infradoc.load.record import RequestRecord
 from infradoc.remediation.client_log import ClientLog
 
@@ -29,3 +33,12 @@ def test_a_replaced_file_is_read_again(tmp_path: Path, make_records: Callable[..
     assert len(log.records()) == len(lines)
     path.write_text(lines[0] + "\n")
     assert len(log.records()) == len(lines) + 1
+
+
+@pytest.mark.parametrize("what", ["folder", "device", "pipe"])
+def test_what_is_no_file_is_one_sentence(tmp_path: Path, what: str) -> None:
+    path = {"folder": tmp_path, "device": Path("/dev/zero"), "pipe": tmp_path / "pipe"}[what]
+    if what == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(InfradocError, match="cannot be read: it is"):
+        ClientLog(path).records()

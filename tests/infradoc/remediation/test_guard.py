@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc.remediation.guard import Guard, direction
-from infradoc.remediation.journal import ChangeRecord, Entry
+from infradoc.remediation.journal import NEVER_SENT, ChangeRecord, Entry
 
 Make = Callable[..., ChangeRecord]
 
@@ -69,3 +70,11 @@ def test_no_knob_is_pushed_to_and_fro(wishes: list[tuple[float, int]], cooldown:
         assert gap >= cooldown
         if direction(earlier.intent.old, earlier.intent.new) != direction(later.intent.old, later.intent.new):
             assert gap >= reverse
+
+
+def test_a_change_that_was_never_sent_binds_nobody(make_change: Make) -> None:
+    """The process was killed between the journal and the engine; undo found the old value there."""
+    change = make_change("max_num_seqs", 16, 8, 1000.0, "undone")
+    never = replace(change, last=replace(change.last, note=NEVER_SENT))
+    assert Guard([never]).refusal("max_num_seqs", 16, 8, 1001.0) is None
+    assert Guard([change]).refusal("max_num_seqs", 16, 8, 1001.0) is not None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -99,3 +101,16 @@ def test_an_intent_survives_kill_9(state_dir: Path) -> None:
 
 def test_a_line_nested_too_deep_is_no_entry() -> None:
     assert parse(b"[" * 100_000) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"time": 1e300}, {"time": float("nan")}, {"time": "soon"}, {"time": True}, {"change": 5}, {"target": None},
+        {"old": {}}, {"kind": "maybe"}, {"also": [["a", [], 1]]}, {"holder": ["h"]},
+    ],
+)  # fmt: skip
+def test_a_line_with_wrong_types_or_a_time_beyond_any_calendar_is_no_entry(wrong: dict[str, object]) -> None:
+    good = dataclasses.asdict(entry())
+    assert parse(json.dumps(good).encode()) is not None
+    assert parse(json.dumps(good | wrong).encode()) is None

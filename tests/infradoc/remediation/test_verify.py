@@ -157,3 +157,12 @@ def test_the_same_windows_are_never_worse(make_records: Make, quantile: float) -
     records = make_records(-5, 60)
     verify = Verify(metrics=(TTFT.model_copy(update={"quantile": quantile}),))
     assert judge(case(records, records, quiet=False, verify=verify)).verdict == "not_fixed"
+
+
+@pytest.mark.parametrize(("quiet", "name"), [(True, "fixed"), (False, "not_fixed"), (None, "inconclusive")])
+def test_what_was_done_once_without_load_is_judged_by_its_rule(
+    make_records: Callable[..., list[RequestRecord]], quiet: bool | None, name: str
+) -> None:
+    empty = ClientMeasured([], 0.0, 10.0)
+    verdict = judge(Case(empty, empty, quiet, "memory-leak", Verify(), alone=True))
+    assert verdict.verdict == name and (quiet is not True or "Nothing to compare: no load" in verdict.reason)

@@ -139,7 +139,7 @@ def test_healthy_says_what_was_checked_and_what_was_not_seen() -> None:
         assert (value is None) == (name in hidden), name
     assert "there is no file x" in hidden and report["unparsed_lines"] == 3
     assert "{" not in hidden and "_bucket" not in hidden  # words for people, no expressions
-    for rule in load_catalog().rules:
+    for rule in (rule for rule in load_catalog().rules if rule.live is not None):
         blind = any(rule.id in re.split(r"[:,] ?", line) for line in report["not_visible"])
         assert (rule.id in report["checked"]) != blind, rule.id
 

@@ -1,0 +1,67 @@
+"""Python code that starts an engine in its own process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from infradoc.artefacts.model import Artefact, Segment
+from infradoc.artefacts.spans import Span
+from infradoc.sources.launch import comment_facts
+from infradoc.sources.launch_python import CALL, ENVIRON, call_end, code_facts, code_system
+
+_LONGEST = 120  # lines of one call
+_BEGIN = re.compile(r"^\s*(?:\w+ ?(?:: ?[\w.\[\]]+ ?)?= ?)?(?:await |return )?(?:[\w.]{1,80}\(\s*)?$")
+_IMPORT = re.compile(r"^(?:from|import) (?:vllm|sglang|lmdeploy|tensorrt_llm)\b")
+_FRAME = re.compile(r'^.{0,200}File "')
+
+
+class LaunchCodeKind:
+    """`llm = LLM(model=..., ...)` and alike, with the imports and variables beside it."""
+
+    name = "launch_code"
+
+    def score(self, lines: Sequence[str]) -> float:
+        """Sure where it claims lines."""
+        return 0.9 if self.spans(lines) else 0.0
+
+    def spans(self, lines: Sequence[str]) -> list[Span]:
+        """Calls that begin a statement and are closed; a traceback quotes such lines too, and keeps them."""
+        found: list[Span] = []
+        index = 0
+        while index < len(lines):
+            end = _call(lines, index)
+            if end is not None:
+                found.append((index, end))
+            index = end or index + 1
+        if not found:
+            return []
+        beside = [(at, at + 1) for at, line in enumerate(lines) if _IMPORT.match(line) or ENVIRON.match(line)]
+        return _merged(sorted({*found, *beside}))
+
+    def read(self, segment: Segment) -> Artefact:
+        """The knobs that the call sets, and a GPU that a comment names."""
+        text = "\n".join(segment.lines)
+        facts = [*code_facts(text, segment.source), *comment_facts(text, segment.source)]
+        return Artefact([], facts, [], code_system(text), 0)
+
+
+def _call(lines: Sequence[str], index: int) -> int | None:
+    line = lines[index]
+    found = CALL.search(line) if "(" in line else None
+    if found is None or not _BEGIN.match(line[: found.start()]) or (index and _FRAME.match(lines[index - 1])):
+        return None
+    text = "\n".join(lines[index : index + _LONGEST])
+    end = call_end(text)
+    return None if end is None else index + text.count("\n", 0, end) + 1
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    """Spans that touch or have only a blank line or two between them stay one piece of code's own."""
+    out: list[Span] = []
+    for start, end in spans:
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((start, end))
+    return out

@@ -1,0 +1,63 @@
+"""What `infradoc fit` says, in English and Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EN: Mapping[str, str] = {
+    "head": "{model} on {gpus} x {gpu}, {dtype}, {tokens} tokens a request",
+    "part": "part (one GPU)",
+    "size": "GiB",
+    "note": "how sure",
+    "budget": "memory in the fraction {fraction:g}",
+    "weights": "weights",
+    "activation": "activation peak",
+    "work": "work space of 4-bit experts",
+    "engine": "engine and driver",
+    "kv": "left for the KV cache",
+    "needed": "one longest request",
+    "beyond": "beyond it: graphs, sampler",
+    "exact": "exact",
+    "within": "-{low:.0f} to +{high:.0f} %",
+    "span": "{low:.1f} to {high:.1f}",
+    "fits": "Fits: {requests:.1f} requests of {tokens} tokens at once ({per_token} bytes of KV cache a token and GPU).",
+    "weights_fail": "Does not fit: weights alone leave no room in the {budget:.1f} GiB.",
+    "no_kv_fail": "Does not fit: nothing is left for the KV cache.",
+    "kv_too_small_fail": "Does not fit: a request of {tokens} tokens needs {needed:.2f} GiB, {kv:.2f} GiB are left.",
+    "beyond_fraction_fail": "Does not fit: graphs and the sampler's warm-up find no room above the fraction.",
+    "close": "It is close: within the stated errors it may turn out the other way.",
+    "longer": "The model knows only {positions} positions; an engine refuses more unless RoPE scaling is set.",
+    "nearest": "Nearest settings that fit:",
+    "row": "  {change}: {requests:.1f} requests of {tokens} tokens at once",
+    "checkpoint": "a 4-bit checkpoint (AWQ or GPTQ)",
+    "none": "No single change of these settings fits: take a smaller model, a larger GPU or more of them.",
+}
+ZH: Mapping[str, str] = {
+    "head": "{model}，{gpus} x {gpu}，{dtype}，每个请求 {tokens} 个 token",
+    "part": "项目（单张 GPU）",
+    "size": "GiB",
+    "note": "误差",
+    "budget": "显存占比 {fraction:g} 以内",
+    "weights": "权重",
+    "activation": "激活峰值",
+    "work": "4 位专家层的工作空间",
+    "engine": "引擎与驱动",
+    "kv": "留给 KV 缓存",
+    "needed": "一个最长的请求",
+    "beyond": "占比之外：CUDA 图、采样器",
+    "exact": "精确",
+    "within": "-{low:.0f} 到 +{high:.0f} %",
+    "span": "{low:.1f} 到 {high:.1f}",
+    "fits": "放得下：可同时容纳 {requests:.1f} 个 {tokens} token 的请求（KV 缓存每 GPU 每 token {per_token} 字节）。",
+    "weights_fail": "放不下：仅权重就占满了 {budget:.1f} GiB。",
+    "no_kv_fail": "放不下：没有剩余显存留给 KV 缓存。",
+    "kv_too_small_fail": "放不下：一个 {tokens} token 的请求需要 {needed:.2f} GiB，只剩 {kv:.2f} GiB。",
+    "beyond_fraction_fail": "放不下：占比之外的显存不够捕获 CUDA 图和预热采样器。",
+    "close": "结果很接近：在所述误差内也可能相反。",
+    "longer": "模型只支持 {positions} 个位置；不设置 RoPE 缩放，引擎会拒绝更长的长度。",
+    "nearest": "最接近的可行设置：",
+    "row": "  {change}：可同时容纳 {requests:.1f} 个 {tokens} token 的请求",
+    "checkpoint": "4 位检查点（AWQ 或 GPTQ）",
+    "none": "只改这些设置都放不下：请换更小的模型、更大的 GPU，或增加 GPU 数量。",
+}
+WORDS: Mapping[str, Mapping[str, str]] = {"en": EN, "zh": ZH}

@@ -1,0 +1,113 @@
+"""`infradoc fit`: the answer, its exit code, and one sentence for what it cannot judge."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from infradoc.cli.app import dispatch
+from infradoc.cli.fit import run
+from infradoc.cli.fit_words import EN, ZH
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "head_dim": 64,
+    "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True,
+    "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_it_fits(capsys):
+    assert run(["Qwen2.5-7B-Instruct", "--gpu", "H100", "--max-model-len", "32K"]) == 0
+    text = capsys.readouterr().out
+    assert "Qwen2.5-7B (7.62 B) on 1 x H100, bfloat16, 32,768 tokens" in text
+    assert "Fits:" in text and "57,344 bytes" in text and "Nearest" not in text
+
+
+def test_it_does_not_fit_and_what_would(capsys):
+    assert run(["llama-3.1-70b", "--gpu", "H100", "--tp", "2", "--max-model-len", "32768"]) == 20
+    text = capsys.readouterr().out
+    assert "needs 5.00 GiB" in text and "It is close" in text
+    assert "--tensor-parallel-size 4" in text and "--gpu-memory-utilization 0.9" in text
+
+
+def test_json_says_the_same(capsys):
+    assert run(["llama-3.1-70b", "--gpu", "H100", "--tp", "2", "--max-model-len", "32768", "--format", "json"]) == 20
+    data = json.loads(capsys.readouterr().out)
+    assert data["fits"] is False and data["problem"] == "kv_too_small" and data["gpus"] == 2
+    assert data["bytes"]["needed"] == 32768 * 327_680 // 2
+    assert all(one["requests"] >= 1 for one in data["nearest"])
+
+
+def test_chinese(capsys):
+    assert run(["gpt-oss-120b", "--gpu", "H100", "--lang", "zh"]) == 20
+    assert "放不下" in capsys.readouterr().out
+    assert EN.keys() == ZH.keys()
+    for key, text in EN.items():
+        assert sorted(re.findall(r"{\w+", text)) == sorted(re.findall(r"{\w+", ZH[key])), key
+
+
+def test_a_folder_and_a_file_give_what_the_name_gives(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    results = []
+    for model in ("Llama-3.2-1B", str(folder), str(folder / "config.json")):
+        assert run([model, "--gpu", "L4", "--format", "json"]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    assert [one["model"] for one in results] == ["Llama-3.2-1B", "mine", "mine"]
+    assert results[0]["bytes"] == results[1]["bytes"] == results[2]["bytes"]
+
+
+def test_a_length_beyond_the_model_is_said(capsys):
+    assert run(["Llama-3-8B", "--gpu", "H100", "--max-model-len", "16384"]) == 0
+    assert "only 8,192 positions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["qwen3:30b", "--gpu", "H100"], "Qwen3-30B-A3B"),
+        (["nowhere/config.json", "--gpu", "H100"], "neither a file here nor a model"),
+        (["Llama-3-8B", "--gpu", "potato"], "There is no GPU 'potato'"),
+        (["Llama-3-8B", "--gpu", "H100", "--tp", "3"], "cannot be shared by 3 GPUs"),
+        (["Llama-3-8B", "--gpu", "H100", "--tp", "0"], "no whole number"),
+        (["Llama-3-8B", "--gpu", "H100", "--max-model-len", "much"], "no whole number"),
+        (["Llama-3-8B", "--gpu", "H100", "--gpu-memory-utilization", "nan"], "no share of the memory"),
+        (["Llama-3-8B", "--gpu", "H100", "--gpu-memory-utilization", "90"], "no share of the memory"),
+        (["Llama-3-8B", "--gpu", "H100", "--dtype", "int3"], "invalid choice"),
+        (["Llama-3-8B"], "--gpu"),
+        (["x" * 5000, "--gpu", "H100"], "Give"),
+        (["a\0b", "--gpu", "H100"], "Give"),
+    ],
+)
+def test_usage_is_one_sentence(argv, told, capsys):
+    assert dispatch(["fit", *argv]) == 2
+    errors = capsys.readouterr().err
+    assert told in errors and errors.startswith("infradoc: ") and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "no JSON"),
+        (b"\xff\xfe\x00", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[1]", "no JSON object"),
+        (b"{}", "'num_hidden_layers'"),
+        (json.dumps(CONFIG | {"hidden_size": 1e99}).encode(), "'hidden_size'"),
+        (json.dumps(CONFIG | {"torch_dtype": "odd"}).encode(), "type 'odd'"),
+        (b" " * (5 << 20), "larger than any"),
+    ],
+)
+def test_a_damaged_config_is_one_sentence(content, told, tmp_path, capsys):
+    (tmp_path / "config.json").write_bytes(content)
+    assert dispatch(["fit", str(tmp_path), "--gpu", "H100"]) == 2
+    errors = capsys.readouterr().err
+    assert told in errors and errors.count("\n") == 1
+
+
+def test_a_folder_without_a_config(tmp_path, capsys):
+    assert dispatch(["fit", str(tmp_path), "--gpu", "H100"]) == 2
+    assert "There is no file" in capsys.readouterr().err

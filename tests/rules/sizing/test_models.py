@@ -1,0 +1,175 @@
+"""Parameters and KV bytes counted from shapes, against what publishers and engines state."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infradoc_rules.sizing.config import model_of
+from infradoc_rules.sizing.known import known_model, known_names, nearest_names
+from infradoc_rules.sizing.model import SizingError
+
+# Billions of parameters as the model cards state them.
+PUBLISHED = {
+    "Llama-2-7B": 6.74,
+    "Llama-2-70B": 68.98,
+    "Llama-3-8B": 8.03,
+    "Llama-3.1-70B": 70.55,
+    "Llama-3.1-405B": 405.85,
+    "Llama-3.2-1B": 1.24,
+    "Llama-3.2-3B": 3.21,
+    "Qwen2.5-7B": 7.62,
+    "Qwen2.5-32B": 32.76,
+    "Qwen2.5-72B": 72.71,
+    "Qwen2-57B-A14B": 57.41,
+    "Qwen3-8B": 8.19,
+    "Qwen3-30B-A3B": 30.53,
+    "Qwen3-235B-A22B": 235.09,
+    "Mistral-7B-v0.1": 7.24,
+    "Mixtral-8x7B": 46.70,
+    "Mixtral-8x22B": 140.62,
+    "Gemma-2-9B": 9.24,
+    "Gemma-2-27B": 27.23,
+    "Gemma-3-1B": 1.00,
+    "Gemma-3-27B": 27.43,
+    "Phi-2": 2.78,
+    "Phi-3-mini-4k": 3.82,
+    "Phi-4": 14.66,
+    "Phi-3.5-MoE": 41.87,
+    "DeepSeek-V2": 235.74,
+    "DeepSeek-V2-Lite": 15.71,
+    "DeepSeek-V3": 671.03,
+    "gpt-oss-20b": 20.91,
+    "gpt-oss-120b": 116.83,
+    "SmolLM2-135M": 0.1345,
+    "SmolLM2-1.7B": 1.711,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_the_published_ones(name):
+    assert known_model(name).parameters / 1e9 == pytest.approx(PUBLISHED[name], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "item", "expected"),
+    [
+        ("SmolLM2-135M", 4, 46_080),
+        ("Llama-3-8B", 2, 131_072),
+        ("Qwen2.5-7B", 2, 57_344),
+        ("Llama-3-70B", 2, 327_680),
+        ("Llama-3-70B", 1, 163_840),
+        ("DeepSeek-V3", 2, 61 * 576 * 2),  # the latent and the rotary part, one for all heads
+    ],
+)
+def test_kv_bytes_of_a_token(name, item, expected):
+    assert known_model(name).kv_bytes_per_token(item) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "quantization"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "Llama-3.1-8B", None),
+        ("llama 3.1 8b", "Llama-3.1-8B", None),
+        ("Qwen/Qwen2.5-32B-Instruct-AWQ", "Qwen2.5-32B", "awq"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "Qwen3-235B-A22B", "fp8"),
+        ("/srv/models/Meta-Llama-3-70B-Instruct/", "Llama-3-70B", None),
+        ("gpt_oss:20b", "gpt-oss-20b", "mxfp4"),
+        ("deepseek-ai/DeepSeek-R1", "DeepSeek-R1", "fp8"),
+        ("DeepSeek-R1-Distill-Llama-8B", "DeepSeek-R1-Distill-Llama-8B", None),
+    ],
+)
+def test_loose_spelling(text, name, quantization):
+    model = known_model(text)
+    assert (model.name, model.quantization) == (name, quantization)
+
+
+def test_a_distilled_model_is_not_the_large_one_and_a_miss_has_neighbours():
+    assert known_model("DeepSeek-R1-Distill-Llama-8B").layers == 32
+    assert known_model("Qwen2-57B") is None  # not Qwen2.5-7B
+    assert known_model("") is None
+    assert "Qwen3-30B-A3B" in nearest_names("qwen3:30b")
+
+
+def test_every_known_name_finds_itself():
+    assert len(known_names()) > 50
+    for name in known_names():
+        assert known_model(name).name == name
+
+
+def _config(**more):
+    base = {
+        "model_type": "qwen2",
+        "hidden_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "vocab_size": 100,
+    }
+    return base | more
+
+
+def test_windows_by_layer_types_by_pattern_and_switched_off():
+    types = ["sliding_attention", "full_attention"] * 2
+    assert model_of(_config(sliding_window=8, layer_types=types), "m").windowed_layers == 2
+    assert model_of(_config(sliding_window=8, sliding_window_pattern=4), "m").windowed_layers == 3
+    assert model_of(_config(sliding_window=8, use_sliding_window=False), "m").windowed_layers == 0
+
+
+def test_the_text_part_of_a_model_with_images():
+    tower = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 128}
+    model = model_of({"text_config": _config(), "vision_config": tower}, "m")
+    assert model.layers == 4 and model.vision == 2 * (4 * 32 * 32 + 2 * 32 * 128)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "gptq", "bits": 4}, "gptq"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}, "int4"),
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "unheard"}, None),
+    ],
+)
+def test_quantization_of_a_checkpoint(given, expected):
+    assert model_of(_config(quantization_config=given), "m").quantization == expected
+
+
+@pytest.mark.parametrize(
+    "bad", [{"hidden_size": None}, {"hidden_size": "64"}, {"vocab_size": -1}, {"num_hidden_layers": 0}]
+)
+def test_a_damaged_configuration_names_the_key(bad):
+    with pytest.raises(SizingError, match=next(iter(bad))):
+        model_of(_config(**bad), "m")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(
+    [
+        "num_experts",
+        "layer_types",
+        "sliding_window",
+        "kv_lora_rank",
+        "quantization_config",
+        "vision_config",
+        "text_config",
+        "mlp_only_layers",
+        "decoder_sparse_step",
+        "head_dim",
+        "torch_dtype",
+        "num_key_value_heads",
+    ]
+)
+
+
+@given(st.dictionaries(KEYS, JSON, max_size=4))
+def test_any_configuration_gives_a_model_or_one_error(more):
+    try:
+        assert model_of(_config(**more), "m").parameters > 0
+    except SizingError as error:
+        assert str(error)
