@@ -131,9 +131,7 @@ def test_a_switch_of_unknown_or_right_setting_is_not_advised(name):
 def test_threads_follow_the_quota_not_the_node():
     assert _one("set_omp_num_threads", "vllm", {}, QUOTA).from_value == 16  # torch starts one per core of the node
     assert _one("set_omp_num_threads", "vllm", {"omp_num_threads": 2}, QUOTA) is None
-    left = _one(
-        "set_omp_num_threads", "vllm", {"omp_num_threads": 16}, CROWDED
-    )  # no quota, but neighbours on the cores
+    left = _one("set_omp_num_threads", "vllm", {"omp_num_threads": 16}, CROWDED)  # neighbours on them
     assert left.from_value == 16 and 1 <= left.to_value < 16
 
 

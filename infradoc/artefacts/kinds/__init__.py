@@ -34,6 +34,8 @@ from infradoc.artefacts.kinds import (
     config,
     host_tools,
     launch,
+    launch_code,
+    launch_units,
     log,
     metrics,
     nvidia_smi,
@@ -61,6 +63,8 @@ KINDS: tuple[Kind, ...] = (
     response.ResponseKind(),
     config.ConfigKind(),
     collect_env.CollectEnvKind(),
+    launch_code.LaunchCodeKind(),
+    launch_units.LaunchUnitsKind(),
     launch.LaunchKind(),
     log.LogKind(),
 )

@@ -79,8 +79,6 @@ def test_half_a_minute_of_a_remote_page_alone(
     wait = ("engine-stalled", "need a watch of more than 60 s")
     said = any(all(part in line for part in wait) for line in report["not_visible"])
     assert said == (status == "unknown")  # says what would decide
-        status == "unknown"
-    )  # says what would decide
 
 
 def test_there_are_recordings() -> None:
