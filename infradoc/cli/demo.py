@@ -56,6 +56,7 @@ def run(argv: list[str]) -> int:
     treat_as_interrupt()
     settings = Settings(fix=not args.no_fix, seed=args.seed, model=args.model)
     began = time.monotonic()
+    say("the engines compute with 1 thread, so that load and measurement beside them have a core of their own")
     results = []
     for fault in [fault for name in ([args.only] if args.only else FOUR) for fault in SCENES[name]]:
         results.append(run_fault(fault, settings, out, say))
