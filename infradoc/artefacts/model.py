@@ -43,8 +43,8 @@ class Kind(Protocol):
 
     name: str
 
-    def score(self, lines: Sequence[str]) -> float:
-        """How sure it is that these lines (the first few hundred) are of this kind: 0 no, 1 certain."""
+    def spans(self, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
+        """The half-open ranges [start, end) of these lines that are surely of this kind. Linear, and never raises."""
 
     def read(self, segment: Segment) -> Artefact:
         """Events and facts of a segment. Never raises for what the text holds."""

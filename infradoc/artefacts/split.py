@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from infradoc.artefacts.kinds import KINDS
 from infradoc.artefacts.log_reader import is_log_line
 from infradoc.artefacts.model import Kind, Segment
 
 LOG = "log"
-SURE = 0.5  # a score from here on is a claim
 SPAN_LINES = 20_000
 _ALL_LINES = 2_000  # up to so many lines, kinds see every one
-_SCORE_LINES = 400
 _SHOWN = 2_000  # characters of a line; tables and commands are shorter
-_MOST_BLOCKS = 400  # blocks that kinds without spans are asked about
-_HEADING = re.compile(
-    r"^(?:#{1,6} |={2,}> ?\S|-{3,}\s*$|={3,}\s*$|\*\*[^*]{1,80}\*\*:?$"
-    r"|[\w./ -]{1,60}\.(?:log|txt|ya?ml|json|sh|out):?$)"
-)
 
 
 def split(source: str, lines: Sequence[str], kinds: Sequence[Kind] = KINDS) -> list[Segment]:
@@ -28,13 +20,11 @@ def split(source: str, lines: Sequence[str], kinds: Sequence[Kind] = KINDS) -> l
     if not any(line.strip() for line in lines):
         return []
     looked = _Looked(lines)
-    whole = _whole(looked, kinds)
-    if whole is not None:
-        return [Segment(whole.name, source, 1, lines)]
     owner: list[Kind | None] = [None] * len(lines)
-    claims = [*_claimed(looked, kinds, owner)]
-    claims += _blocks(lines, kinds, owner) if looked.short else []
-    segments = [Segment(kind.name, source, start + 1, list(lines[start:end])) for kind, start, end in claims]
+    segments = [
+        Segment(kind.name, source, start + 1, list(lines[start:end]))
+        for kind, start, end in _claimed(looked, kinds, owner)
+    ]
     rest = ["" if taken else line for line, taken in zip(lines, owner, strict=True)]
     if any(line.strip() for line in rest):
         segments.append(Segment(LOG, source, 1, rest))
@@ -62,8 +52,7 @@ class _Looked:
 
     def spans(self, kind: Kind) -> list[tuple[int, int]]:
         """The ranges that a kind claims."""
-        claim = getattr(kind, "spans", None)
-        found: list[tuple[int, int]] = [] if claim is None else list(claim(self.lines))
+        found = list(kind.spans(self.lines))
         if self.short:
             return found
         return [part for start, end in found for part in self._parts(start, end)]
@@ -85,17 +74,6 @@ def _shown(line: str) -> str:
     return line if len(line) <= _SHOWN or line[:1] in "{[" else line[:_SHOWN]
 
 
-def _whole(looked: _Looked, kinds: Sequence[Kind]) -> Kind | None:
-    """A kind without spans that is sure of the whole text."""
-    plain = [kind for kind in kinds if kind.name != LOG and not hasattr(kind, "spans")]
-    scores = [(kind.score(looked.lines[:_SCORE_LINES]), kind) for kind in plain]
-    best = max(scores, key=lambda pair: pair[0], default=(0.0, None))
-    if best[0] < SURE:
-        return None
-    # Where another kind claims lines of its own the text is mixed, however sure the first one is of its beginning.
-    return None if any(looked.spans(kind) for kind in kinds if kind is not best[1]) else best[1]
-
-
 def _claimed(looked: _Looked, kinds: Sequence[Kind], owner: list[Kind | None]) -> Iterator[tuple[Kind, int, int]]:
     for kind in kinds:
         for start, end in looked.spans(kind):
@@ -113,26 +91,3 @@ def _free(owner: Sequence[Kind | None], start: int, end: int) -> list[tuple[int,
         if not taken:
             parts.append((held[0], held[-1] + 1))
     return parts
-
-
-def _blocks(lines: Sequence[str], kinds: Sequence[Kind], owner: list[Kind | None]) -> list[tuple[Kind, int, int]]:
-    """What kinds without spans get of the lines between blank lines, headings and claimed ranges."""
-    plain = [kind for kind in kinds if kind.name != LOG and not hasattr(kind, "spans")]
-    found: list[tuple[Kind, int, int]] = []
-    if not plain:
-        return found
-    bounds = [index for index in range(min(len(lines), SPAN_LINES)) if _parts(lines[index]) or owner[index] is not None]
-    edges = [-1, *bounds, min(len(lines), SPAN_LINES)]
-    for before, after in list(pairwise(edges))[:_MOST_BLOCKS]:
-        if after - before <= 1:
-            continue
-        block = [_shown(line) for line in lines[before + 1 : after]]
-        score, kind = max(((kind.score(block[:_SCORE_LINES]), kind) for kind in plain), key=lambda pair: pair[0])
-        if score >= SURE:
-            owner[before + 1 : after] = [kind] * len(block)
-            found.append((kind, before + 1, after))
-    return found
-
-
-def _parts(line: str) -> bool:
-    return not line.strip() or _HEADING.match(line) is not None

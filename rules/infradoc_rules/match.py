@@ -17,6 +17,7 @@ from infradoc_rules.match_parse import (
     parse_match,
 )
 from infradoc_rules.model import Event, Fact, SignalFrame, Value
+from infradoc_rules.values import number
 
 
 class Unknown:
@@ -53,8 +54,7 @@ def evaluate_match(expr: MatchExpr, frame: SignalFrame) -> Result:
 def leading_value(expr: MatchExpr, frame: SignalFrame) -> float | None:
     """The number on the left of a comparison (or the whole value), as evidence; None when it is no known number."""
     tree = expr.tree.left if isinstance(expr.tree, ast.Compare) else expr.tree
-    value = _Run(frame.events, frame.facts).value(tree)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return number(_Run(frame.events, frame.facts).value(tree))
 
 
 def truth(result: Result) -> bool | None:

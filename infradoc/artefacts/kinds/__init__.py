@@ -1,20 +1,17 @@
 """The explicit list of artefact kinds, the most telling first; a log is what is left.
 
-A kind is a class with `name`, `score(lines)` and `read(segment)` (see `artefacts.model.Kind`), and it may have
+A kind is a class with `name`, `read(segment)` and (see `artefacts.model.Kind`)
 
     spans(lines) -> list[tuple[int, int]]
 
 the half-open line ranges [start, end) of a mixed text that are surely of this kind: one paste may hold prose, a launch
 command, a log, an nvidia-smi table and a metrics page, with or without blank lines, fences or shell prompts between
-them. What a kind with `spans` does not claim it does not get, so `spans` must also claim a whole file of its own kind.
+them. What a kind does not claim it does not get, so `spans` must also claim a whole file of its own kind.
 
 How a text is split (`artefacts.split`):
-  1. `spans` of every kind that has it, in the order of KINDS; where two claim a line, the earlier kind keeps it.
+  1. `spans` of every kind, in the order of KINDS; where two claim a line, the earlier kind keeps it.
      A claimed range becomes one Segment(kind, source, first_line, lines); ranges that touch stay apart.
-  2. A kind without `spans` is asked `score(lines)` for the whole text first; from 0.5 on and above all others it gets
-     the whole text. Else it is asked for each block (lines between blank lines, fences, shell prompts and claimed
-     ranges) and gets those that it scores 0.5 or more.
-  3. Everything left is read as one log: a Segment of the whole text in which the claimed lines are empty, so that line
+  2. Everything left is read as one log: a Segment of the whole text in which the claimed lines are empty, so that line
      numbers hold and a traceback or a rank's lines are followed across a table that was pasted between them.
 
 Lines arrive without line ends, ANSI sequences, markdown fences and quote marks, HTML escapes, progress bars (last

@@ -34,10 +34,6 @@ class BenchKind:
 
     name = "bench"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there are results."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Blocks between banners, JSON results, tables with known columns, and runs of known names with values."""
         claims: list[Span] = []

@@ -38,10 +38,6 @@ class CgroupKind:
 
     name = "cgroup"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is such a file."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Runs of names and values; a run needs a name or a key that nothing else prints."""
         found = runs(lines, _mine, gap=1)

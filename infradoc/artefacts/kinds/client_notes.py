@@ -52,11 +52,6 @@ class ClientNotesKind:
 
     name = "client_notes"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure where every line is one."""
-        filled = [line for line in lines if line.strip()]
-        return 0.8 if filled and all(_mine(line) for line in filled) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Each such line, and the continuation lines of a command."""
         found = []

@@ -30,10 +30,6 @@ class CollectEnvKind:
 
     name = "collect_env"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure where it claims lines."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Runs of at least four of its lines."""
         return runs(lines, _mine, gap=3, at_least=4)

@@ -23,10 +23,6 @@ class ConfigKind:
 
     name = "config"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure where it claims lines."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """YAML documents with `apiVersion:` or `services:` at the left that run an engine's image or command."""
         return yaml_spans(lines, _wanted)

@@ -43,10 +43,6 @@ class HostToolsKind:
 
     name = "host_tools"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is such a table."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Each table with the lines that belong to its tool, and a line above it that says when it was taken."""
         found: list[Span] = []

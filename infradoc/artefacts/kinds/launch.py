@@ -21,10 +21,6 @@ class LaunchKind:
 
     name = "launch"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure for short texts that name an engine's command."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Commands that name an engine, with their continuation lines and the comments right around them."""
         found = command_spans(lines, _COMMAND.match)

@@ -21,10 +21,6 @@ class LaunchCodeKind:
 
     name = "launch_code"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure where it claims lines."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Calls that begin a statement and are closed; a traceback quotes such lines too, and keeps them."""
         found: list[Span] = []

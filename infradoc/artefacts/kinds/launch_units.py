@@ -42,10 +42,6 @@ class LaunchUnitsKind:
 
     name = "launch_units"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure where it claims lines."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Runs of their lines, with continuations, that name an engine."""
         return [(start, end) for start, end, _ in _found(lines)]

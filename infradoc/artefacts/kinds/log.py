@@ -14,9 +14,9 @@ class LogKind:
 
     name = "log"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Low on purpose: every other kind that is sure comes first."""
-        return 0.1 if any(line.strip() for line in lines) else 0.0
+    def spans(self, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
+        """None: a log is what the other kinds leave."""
+        return ()
 
     def read(self, segment: Segment) -> Artefact:
         """Events of each line; the engine is recognised from its lines."""

@@ -45,12 +45,6 @@ class MetricsKind:
 
     name = "metrics"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when most lines are samples or their comments."""
-        filled = [line for line in lines if line.strip()]
-        hits = sum(1 for line in filled if _mine(line))
-        return 0.95 if hits >= 3 and hits >= 0.8 * len(filled) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Runs of samples and comments; a line that says when a scrape was taken may stand between."""
         found = runs(lines, _mine, gap=2, at_least=2)

@@ -18,10 +18,6 @@ class NvidiaSmiKind:
 
     name = "nvidia_smi"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is one."""
-        return 0.95 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """The ranges of all forms."""
         if not any(sign in line for line in lines for sign in _SIGNS):

@@ -35,10 +35,6 @@ class PySpyKind:
 
     name = "pyspy"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there are stacks."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """From the first line of a dump or a profile to its last frame or row."""
         found: list[Span] = []

@@ -65,10 +65,6 @@ class QualityKind:
 
     name = "quality"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is a table or a list of samples."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Tables with a reference, tables of lm_eval, and runs of samples."""
         tables = [(start, end) for start, end, _ in _tables(lines)]

@@ -50,10 +50,6 @@ class ResponseKind:
 
     name = "response"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is one."""
-        return 0.9 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """JSON values of an API, lines of a stream, and lines that quote an answer's end or a client's exception."""
         if not any(sign in line for line in lines for sign in _SIGNS):

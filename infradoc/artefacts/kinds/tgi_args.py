@@ -25,10 +25,6 @@ class TgiArgsKind:
 
     name = "tgi_args"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is a closed block."""
-        return 0.95 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """The lines after the opening one, up to the closing brace."""
         found: list[Span] = []

@@ -19,10 +19,6 @@ class TopologyKind:
 
     name = "topology"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is a matrix row."""
-        return 0.95 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Header, rows and legend; blank lines between them belong to it."""
         found = runs(lines, lambda line: _row(line) or _header(line) or _LEGEND.match(line), gap=2)

@@ -25,10 +25,6 @@ class TrainerStateKind:
 
     name = "trainer_state"
 
-    def score(self, lines: Sequence[str]) -> float:
-        """Sure when there is such an object."""
-        return 0.95 if self.spans(lines) else 0.0
-
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Every state object that begins at the start of a line."""
         if not any('"log_history"' in line for line in lines):

@@ -10,6 +10,7 @@ from infradoc_rules.actions import ACTIONS
 from infradoc_rules.conditions import read_value, times
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, SignalFrame, Value
+from infradoc_rules.values import number
 from infradoc_rules.versions import Running
 
 
@@ -56,9 +57,9 @@ class Advice:
     def last(self, event: str, field: str) -> float | None:
         """The number that the last event of that name carried; None when there is none."""
         for row in reversed(self.frame.events):
-            value = row.fields.get(field) if row.name == event else None
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return float(value)
+            value = number(row.fields.get(field)) if row.name == event else None
+            if value is not None:
+                return value
         return None
 
     def read(self, promql: str) -> float | None:

@@ -9,6 +9,7 @@ from infradoc_rules.advise.base import Advice, round_up
 from infradoc_rules.advise.lengths import divided_context, pool_tokens, slots_of
 from infradoc_rules.advise.memory import served_change
 from infradoc_rules.model import Action, Event
+from infradoc_rules.values import number
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
 _FINE_STEP = 64  # the same where the length was measured as it was sent
@@ -277,5 +278,4 @@ def _cut(events: Sequence[Event]) -> bool:
 
 
 def _number(event: Event, field: str) -> float | None:
-    value = event.fields.get(field)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return number(event.fields.get(field))

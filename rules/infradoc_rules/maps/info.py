@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from infradoc_rules.model import Fact, Value
+from infradoc_rules.values import number
 
 Origin = Literal["flag", "config", "log", "default", "api", "metrics", "file"]
 _ORIGINS: frozenset[str] = frozenset({"flag", "config", "log", "default", "api", "metrics", "file"})
@@ -42,8 +43,7 @@ def parse_value(text: str) -> Value | None:
 
 
 def _number(labels: Mapping[str, str], name: str) -> float | None:
-    value = parse_value(labels.get(name, ""))
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return number(parse_value(labels.get(name, "")))
 
 
 def _facts(labels: Mapping[str, str], names: Mapping[str, str]) -> list[Fact]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.load import fact, number
+from infradoc_rules.summaries.load import fact
+from infradoc_rules.values import number
 
 _LONG_PROMPT = 2_000  # tokens: below it a prefill is over before a reader sees a gap
 _STREAMS = 4  # requests at once from which a slowdown is one of concurrency

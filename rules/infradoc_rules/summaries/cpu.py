@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.load import fact, number
+from infradoc_rules.summaries.load import fact
+from infradoc_rules.values import number
 
 _FRONT = re.compile(
     r"(?i)api[_ ]?server|tokenizer_?man|sglang::(?:de)?token|detokenizer|uvicorn|gunicorn|hypercorn|router|orchestrator"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries import devices
+from infradoc_rules.values import number
 
 _HEAT = ("hw_thermal", "sw_thermal", "hw_slowdown")
 _BUSY = 0.5  # utilization; below it the clock is hardly what limits
@@ -39,8 +40,8 @@ class _Seen:
     reasons: Mapping[str, int]
 
     def values(self, name: str) -> list[float]:
-        found = (event.fields.get(name) for event in self.states)
-        return [float(value) for value in found if isinstance(value, int | float) and not isinstance(value, bool)]
+        found = (number(event.fields.get(name)) for event in self.states)
+        return [value for value in found if value is not None]
 
     def middle(self, name: str) -> float | None:
         values = sorted(self.values(name))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infradoc_rules.model import Event, Fact, Value
 from infradoc_rules.patterns.sizes import number_of
 from infradoc_rules.summaries.start import first_served
+from infradoc_rules.values import number
 
 _PROCESS = re.compile(r"Process (\d+) has ([\d.]+ (?:[KMGT]i?B|bytes)) memory in use")
 _LOG_PID = re.compile(r"\bpid=(\d{1,9})")
@@ -140,5 +141,4 @@ def _devices(facts: Mapping[str, Fact]) -> set[int] | None:
 
 
 def _number(event: Event, name: str) -> float | None:
-    value = event.fields.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return number(event.fields.get(name))

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from infradoc_rules.model import Event, Fact, Value
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.values import number
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,6 @@ def rate(facts: Mapping[str, Fact], name: str) -> float | None:
 def fact(facts: Mapping[str, Fact], name: str) -> float | None:
     """A fact as a number; None when it is not known or is none."""
     return number(facts[name].value) if name in facts else None
-
-
-def number(value: Value | None) -> float | None:
-    """A number; None for texts, truth values and nothing."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def middle(values: Sequence[float | None]) -> float | None:

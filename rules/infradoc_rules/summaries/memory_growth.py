@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.load import number, samples
+from infradoc_rules.summaries.load import samples
+from infradoc_rules.values import number
 
 _LEAST_SAMPLES = 4
 _LEAST_BYTES = 128 << 20

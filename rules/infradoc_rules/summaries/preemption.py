@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.load import fact, number, samples
+from infradoc_rules.summaries.load import fact, samples
+from infradoc_rules.values import number
 
 _PER_FINISHED = 0.2  # 0.07 was seen on a healthy busy server
 _PER_MINUTE = 2.0  # one retraction a minute is how SGLang's documentation describes a well-filled pool

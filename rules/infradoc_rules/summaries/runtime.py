@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.load import fact, number, samples
+from infradoc_rules.summaries.load import fact, samples
+from infradoc_rules.values import number
 
 _LARGE_BYTES = 1 << 30  # engines leave 1 to 8 GiB above the pool of a large device
 _LARGE_SHARE = 0.03  # of a small one

@@ -16,7 +16,8 @@ from itertools import pairwise
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.load import Sample, fact, middle, number, samples
+from infradoc_rules.summaries.load import Sample, fact, middle, samples
+from infradoc_rules.values import number
 
 _DEFAULT_SEQS = {"vllm": 256.0, "tgi": None, "lmdeploy": 128.0, "trtllm": 2048.0}
 _LIMIT = 0.98  # of max_num_seqs: a request that has just ended leaves its place for a moment

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.values import number
 
 LEAST_REQUESTS = 5  # below it the longest one says nothing on the others
 _SPREAD = 3.0  # the longest over the mean, where only that is known
@@ -112,8 +113,7 @@ def total_of(event: Event) -> float | None:
 
 def number_of(event: Event, name: str) -> float | None:
     """A field as a number."""
-    value = event.fields.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return number(event.fields.get(name))
 
 
 def fact_of(facts: Mapping[str, Fact], name: str) -> float | None:

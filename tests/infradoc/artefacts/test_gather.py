@@ -60,8 +60,9 @@ def test_segments_cover_a_text_once(lines):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @given(lines=st.lists(st.text(alphabet=st.characters(exclude_characters="\n"), max_size=80), max_size=12))
 def test_no_text_breaks_a_kind(kind, lines):
-    assert 0 <= kind.score(lines) <= 1
-    for start, end in getattr(kind, "spans", lambda _: [])(lines):
+    found = kind.spans(lines)
+    assert kind.name != "log" or not found  # a log is what the others leave
+    for start, end in found:
         assert 0 <= start < end <= len(lines)
 
 
