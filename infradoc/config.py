@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from infradoc.errors import InfradocError
 
 FILE_NAME = "infradoc.toml"
+_PARTS = ("alerts", "watch", "tui")  # tables that the part of that name reads itself
 _PROXY = re.compile(r"https?://[^/\s]")  # SOCKS would need another package
 _INLINE_SECRETS = {
     "api_key": "api_key",
@@ -66,6 +67,8 @@ class TargetConfig:
     """One target. `host` is None for "yes if the URL is this machine"; paths are relative to the configuration file.
 
     gpu: whether to look at the GPUs of this machine, or the indices of those that the server uses; None as for `host`.
+    log_command: what prints the server's log and goes on (journalctl -f, docker logs -f, kubectl logs -f), as a list
+    of words; it is never run through a shell.
     """
 
     url: str = ""
@@ -74,6 +77,7 @@ class TargetConfig:
     gpu: bool | tuple[int, ...] | None = None
     client: str = ""
     log: str = ""
+    log_command: tuple[str, ...] = ()
     launch: str = ""
     auth: Auth = field(default_factory=Auth)
     permissions: Permissions = field(default_factory=Permissions)
@@ -81,10 +85,27 @@ class TargetConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole file. `path` is None when there is no file and everything is default."""
+    """The whole file. `path` is None when there is no file and everything is default.
+
+    `alerts`, `watch` and `tui` are the tables of those parts as parsed: each part checks its own and reports a fault
+    with `error_at`. Paths in them are relative to `folder`.
+    """
 
     targets: Mapping[str, TargetConfig] = field(default_factory=dict)
     path: Path | None = None
+    alerts: Mapping[str, Any] = field(default_factory=dict)
+    watch: Mapping[str, Any] = field(default_factory=dict)
+    tui: Mapping[str, Any] = field(default_factory=dict)
+    lines: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of the file start."""
+        return self.path.parent if self.path else Path.cwd()
+
+    def error_at(self, place: str, what: str, hint: str = "") -> ConfigError:
+        """A fault at a dotted key such as "alerts.sinks.ops.url", with file and line when the key is found there."""
+        return ConfigError(f"{_position(self.path, self.lines, place)}: {place}: {what}.", hint)
 
 
 def find_config(explicit: str | None = None) -> Path | None:
@@ -127,12 +148,16 @@ class _Reader:
         self.lines = text.splitlines()
 
     def config(self, data: dict[str, Any]) -> Config:
-        self._known(data, ("targets",), "")
+        self._known(data, ("targets", *_PARTS), "")
         targets = data.get("targets", {})
         if not isinstance(targets, dict):
             raise self._error("targets", "must be a table of targets, such as [targets.prod]")
         built = {name: self.target(value, f"targets.{name}") for name, value in targets.items()}
-        return Config(targets=built, path=self.path)
+        for part in _PARTS:
+            if not isinstance(data.get(part, {}), dict):
+                raise self._error(part, f"must be a table, such as [{part}]")
+        parts = {part: data.get(part, {}) for part in _PARTS}
+        return Config(targets=built, path=self.path, lines=tuple(self.lines), **parts)
 
     def target(self, data: Any, where: str) -> TargetConfig:
         values = self._values(TargetConfig, data, where, nested=("auth", "permissions"))
@@ -140,8 +165,10 @@ class _Reader:
         values["auth"] = Auth(**self._values(Auth, raw.get("auth", {}), f"{where}.auth"))
         permissions = self._values(Permissions, raw.get("permissions", {}), f"{where}.permissions")
         values["permissions"] = Permissions(**permissions)
-        if not values.get("url") and not values.get("log"):
-            raise self._error(where, "needs a `url` (the server or its /metrics) or a `log` file")
+        if not values.get("url") and not values.get("log") and not values.get("log_command"):
+            raise self._error(where, "needs a `url` (the server or its /metrics), a `log` file or a `log_command`")
+        if values.get("log") and values.get("log_command"):
+            raise self._error(f"{where}.log_command", "stands beside `log`; keep one of them")
         self._check_auth(values["auth"], f"{where}.auth")
         return TargetConfig(**values)
 
@@ -202,11 +229,19 @@ class _Reader:
             raise self._error(f"{where}.client_key_file", "needs client_cert_file as well")
 
     def _error(self, place: str, what: str, hint: str = "") -> ConfigError:
-        key = re.escape(place.rsplit(".", 1)[-1])
-        pattern = re.compile(rf'^\s*(?:\[+\s*(?:[\w."-]+\.)?"?{key}"?\s*[].]|"?{key}"?\s*=)')
-        line = next((number for number, text in enumerate(self.lines, 1) if pattern.match(text)), None)
-        position = f"{self.path}:{line}" if line else str(self.path)
-        return ConfigError(f"{position}: {place}: {what}.", hint)
+        return ConfigError(f"{_position(self.path, self.lines, place)}: {place}: {what}.", hint)
+
+
+def _position(path: Path | None, lines: Sequence[str], place: str) -> str:
+    """`file:line` of the key that `place` ends in, looked for from the header of its own table on."""
+    above, _, last = place.rpartition(".")
+    key = re.escape(last)
+    pattern = re.compile(rf'^\s*(?:\[+\s*(?:[\w."-]+\.)?"?{key}"?\s*[].]|"?{key}"?\s*=)')
+    found = [number for number, text in enumerate(lines, 1) if pattern.match(text)]
+    header = re.compile(rf"^\s*\[+\s*{re.escape(above)}\s*\]+")
+    start = next((number for number, text in enumerate(lines, 1) if above and header.match(text)), 0)
+    line = next((number for number in found if number > start), found[0] if found else start)
+    return f"{path}:{line}" if line else str(path or FILE_NAME)
 
 
 def _is_index(value: Any) -> bool:

@@ -194,6 +194,7 @@ class _Account:
             kinds=[(part.source, part.kind) for part in parts],
             unparsed=sum(artefact.unparsed for artefact in found),
             notes=notes,
+            stated=[fact for artefact in found for fact in artefact.facts],
         )
 
 
@@ -249,10 +250,19 @@ def _paced(events: Sequence[Event]) -> Iterator[tuple[float, Event]]:
 def _facts(found: Sequence[Artefact], system: str | None) -> dict[str, Fact]:
     best: dict[str, Fact] = {}
     for artefact in found:
+        others = _is_of_another(artefact, system)
         for fact in artefact.facts:
+            if others and fact.origin in ("flag", "config"):
+                continue
             held = best.get(fact.name)
             if fact.name == "target.system" and fact.value != system:
                 continue
             if held is None or _TRUST[fact.origin] >= _TRUST[held.origin]:
                 best[fact.name] = fact
     return best
+
+
+def _is_of_another(artefact: Artefact, system: str | None) -> bool:
+    """Whether an artefact starts only engines other than the one judged: its settings are not those of this one."""
+    started = {fact.value for fact in artefact.facts if fact.name == "target.system"}
+    return system is not None and bool(started) and system not in started

@@ -119,7 +119,7 @@ class LogReader:
         """All that was read."""
         scanner = self.scanner
         events = self._thinner.events(self._made)
-        return Artefact(events, list(scanner.facts.values()), [], scanner.system, scanner.unparsed)
+        return Artefact(events, [*scanner.stated, *scanner.facts.values()], [], scanner.system, scanner.unparsed)
 
     def _made(self, row: Row) -> Event:
         shape, order, number, line, stamp = row

@@ -62,6 +62,7 @@ class Gathered:
     kinds: list[tuple[str, str]]  # (source, kind)
     unparsed: int
     notes: Notes = field(default_factory=Notes)  # what could not be read
+    stated: list[Fact] = field(default_factory=list)  # every fact as each artefact states it, in order
 
 
 Lines = Iterable[str]

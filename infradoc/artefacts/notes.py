@@ -42,8 +42,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{name} 不完整：{why}；只读取了前面的部分。",
     ),
     "zstd": (
-        "{name} is packed with zstd, which this Python cannot unpack; run `zstd -d` on it first.",
-        "{name} 用 zstd 压缩，当前 Python 无法解包；请先运行 `zstd -d`。",
+        "{name} is packed with zstd, which this Python cannot unpack; run `zstd -d` on it, or install zstandard.",
+        "{name} 用 zstd 压缩，当前 Python 无法解包；请先运行 `zstd -d`，或安装 zstandard 包。",
     ),
     "bomb": (
         "{name} unpacks to far more than it weighs; only its beginning was read.",

@@ -115,7 +115,8 @@ class Opening:
             source = HoleyFile(handle)
         head = _head(source)
         if not head:
-            self.notes.add("empty", name)
+            if not getattr(source, "broken", ""):  # what breaks off at once is named by who unpacks it
+                self.notes.add("empty", name)
             return
         packing = magic.packing_of(head)
         if packing is not None:

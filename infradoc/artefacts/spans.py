@@ -15,6 +15,8 @@ Test = Callable[[str], object]
 JSON_LINES = 20_000  # a JSON value over more lines than this is no answer that somebody pasted
 _TRIES = 200  # openings of JSON values that are followed to their end
 _KEY = re.compile(r"^ *(?:- +)?(?:[\w./-]+|\"[^\"]{1,80}\"|'[^']{1,80}'):(?: |$)")
+_CONTINUES = re.compile(r"(?:\\|[ \t][`^])\s*$")
+_LEVEL = re.compile(r"^(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL): ")  # a line of a log, and no key
 _ITEM = re.compile(r"^ *- ")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
 
@@ -40,7 +42,9 @@ def runs(lines: Sequence[str], mine: Test, gap: int = 0, at_least: int = 1) -> l
 
 
 def command_spans(lines: Sequence[str], starts: Test) -> list[Span]:
-    """Shell commands whose first line `starts` accepts, with their continuation lines (backslash at the end).
+    """Shell commands whose first line `starts` accepts, with their continuation lines.
+
+    A line goes on after a backslash at its end, in PowerShell after a backtick, in cmd after a caret.
 
     A first line may also be preceded by continued lines, such as `CUDA_VISIBLE_DEVICES=0 \\`.
     """
@@ -50,11 +54,11 @@ def command_spans(lines: Sequence[str], starts: Test) -> list[Span]:
         line = lines[index].rstrip()
         if starts(line):
             start = begun if begun >= 0 else index
-            while lines[index].rstrip().endswith("\\") and index + 1 < len(lines):
+            while _CONTINUES.search(lines[index]) and index + 1 < len(lines):
                 index += 1
             found.append((start, index + 1))
             begun = -1
-        elif line.endswith("\\"):
+        elif _CONTINUES.search(line):
             begun = index if begun < 0 else begun
         else:
             begun = -1
@@ -112,12 +116,18 @@ def yaml_spans(lines: Sequence[str], wanted: Callable[[Sequence[str]], object]) 
             if wanted(lines[start:index]):
                 found.append((start, index))
             start = -1
-        if start < 0 and index < len(lines) and _KEY.match(line) and not line.startswith(" "):
+        if (
+            start < 0
+            and index < len(lines)
+            and _KEY.match(line)
+            and not line.startswith(" ")
+            and not _LEVEL.match(line)
+        ):
             start = index
     return found
 
 
 def _yaml_goes_on(line: str) -> bool:
-    if line.startswith("---"):
+    if line.startswith("---") or _LEVEL.match(line):
         return False
     return not line.strip() or line.startswith((" ", "#", "\t")) or bool(_KEY.match(line) or _ITEM.match(line))

@@ -40,15 +40,18 @@ class _Looked:
     def __init__(self, lines: Sequence[str]) -> None:
         self.text = lines
         self.short = len(lines) <= _ALL_LINES
-        self.lines: Sequence[str] = [_shown(line) for line in lines[:SPAN_LINES]]
         self._places: list[int] = []
-        if not self.short:
-            self.lines = []
-            for index, line in enumerate(lines[:SPAN_LINES]):
-                logged = is_log_line(line)
-                if not logged or not self._places or self.lines[-1]:
-                    self.lines.append("" if logged else _shown(line))
-                    self._places.append(index)
+        self.lines = [_shown(line) for line in lines] if self.short else self._telling(lines[:SPAN_LINES])
+
+    def _telling(self, lines: Sequence[str]) -> list[str]:
+        """Without the lines that are surely a log's; `_places` are the places of those kept in the text."""
+        kept: list[str] = []
+        for index, line in enumerate(lines):
+            logged = is_log_line(line)
+            if not logged or not kept or kept[-1]:
+                kept.append("" if logged else _shown(line))
+                self._places.append(index)
+        return kept
 
     def spans(self, kind: Kind) -> list[tuple[int, int]]:
         """The ranges that a kind claims."""

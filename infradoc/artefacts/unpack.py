@@ -19,6 +19,7 @@ MAX_UNPACKED = 4 << 30  # bytes that one packed thing may unpack to
 MAX_RATIO = 200  # a log packs 20 to 1; beyond FREE_BYTES more than this is a bomb
 FREE_BYTES = 64 << 20
 _SPOOL = 32 << 20
+_ZSTD_PIECE = 1 << 10
 BROKEN = (
     OSError,
     EOFError,
@@ -83,8 +84,56 @@ def unpacker(packing: magic.Packing) -> Callable[[IO[bytes]], Any] | None:
         return lambda raw: lzma.LZMAFile(raw)
     if packing == "bzip2":
         return lambda raw: bz2.BZ2File(raw)
+    return _zstd()
+
+
+def _zstd() -> Callable[[IO[bytes]], Any] | None:
+    """Python's own from 3.14 on, else the zstandard package where somebody installed it; None where neither is."""
     try:
-        from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # Python 3.14
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        pass
+    else:
+        return lambda raw: zstd.ZstdFile(raw)
+    try:
+        import zstandard  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return None
-    return lambda raw: zstd.ZstdFile(raw)
+    return lambda raw: _ZstdStream(zstandard, raw)
+
+
+class _ZstdStream:
+    """A file of zstandard frames; raises EOFError for a damaged one and for one that ends in the middle of a frame."""
+
+    def __init__(self, package: Any, raw: IO[bytes]) -> None:
+        self._package = package
+        self._raw = raw
+        self._frame: Any = None
+        self._packed = b""
+        self._held = b""
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes."""
+        while not self._held:
+            # A block of four bytes may stand for 128 KiB, so little is handed over at once.
+            self._packed = self._packed or self._raw.read(_ZSTD_PIECE)
+            if not self._packed and self._frame is not None:
+                raise EOFError("it ends in the middle of a frame")
+            if not self._packed:
+                return b""
+            self._unpack()
+        out, self._held = self._held[:size], self._held[size:]
+        return out
+
+    def _unpack(self) -> None:
+        self._frame = self._frame or self._package.ZstdDecompressor().decompressobj()
+        try:
+            self._held = self._frame.decompress(self._packed)
+        except self._package.ZstdError as error:
+            raise EOFError(str(error)) from error
+        self._packed = self._frame.unused_data if self._frame.eof else b""
+        self._frame = None if self._frame.eof else self._frame
+
+    def close(self) -> None:
+        """Close the packed file."""
+        self._raw.close()

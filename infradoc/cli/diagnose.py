@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser, moment, window
@@ -17,6 +18,9 @@ from infradoc.report.model import SCHEMA_MANY, Report, exit_code
 from infradoc.report.words import LANGUAGES
 from infradoc_rules.catalog import Catalog
 
+if TYPE_CHECKING:
+    from infradoc.report.plots import Plot
+
 SUMMARY = "Find the cause, its evidence and the one change that helps."
 HELP = """\
 TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, a recording (folder or .tar.gz), or what
@@ -24,7 +28,7 @@ you have when something broke: a folder, file or archive of logs, launch command
 `-` reads a paste from standard input.
 Exit codes: 0 healthy, 10 warning, 20 critical, 30 cannot tell, 2 usage, 1 internal error; the worst of several.
 """
-FORMATS = ("rich", "json", "markdown")
+FORMATS = ("rich", "json", "markdown", "html")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,7 +42,13 @@ def parser() -> argparse.ArgumentParser:
         "--since", type=moment, metavar="T", help="recordings: from this time on (Unix seconds or ISO 8601)"
     )
     made.add_argument("--until", type=moment, metavar="T", help="recordings: up to this time")
-    made.add_argument("--format", choices=FORMATS, default="rich", help="rich for people, json for programs")
+    made.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="rich",
+        help="rich for people, json for programs; markdown for issues and html with plots hide hosts and prompts",
+    )
+    made.add_argument("--unredacted", action="store_true", help="markdown and html: leave hosts and prompts in")
     made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     made.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the texts")
     made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
@@ -52,7 +62,7 @@ def run(argv: list[str]) -> int:
     catalog = load_rules()
     plan = [_Job(spec, config) for spec in args.targets]
     reports = [job.report(args, catalog) for job in plan]
-    write(reports, args.format, args.lang)
+    write(reports, args.format, args.lang, [job.plots for job in plan], args.unredacted)
     return exit_code(reports)
 
 
@@ -62,6 +72,7 @@ class _Job:
     def __init__(self, spec: str, config: Config) -> None:
         self.spec = spec
         self._config = config
+        self.plots: list[Plot] = []
         self._recorded = False
         self._artefacts = spec == "-" or _holds_artefacts(spec, config)
         if self._artefacts:
@@ -86,7 +97,7 @@ class _Job:
             from infradoc.report.post_mortem import diagnose_artefacts
 
             path = None if self.spec == "-" else Path(self.spec).expanduser()
-            return diagnose_artefacts(path, catalog, args.lang)
+            return diagnose_artefacts(path, catalog, args.lang, self._wanted(args))
         if self._recorded:
             return self._recording(args, catalog)
         from infradoc.monitor.attach import attach
@@ -96,17 +107,23 @@ class _Job:
             raise InfradocError(f"{self.spec} is live; --since and --until are for recordings.", "Leave them out.")
         progress = _Progress(self.spec, args.window) if sys.stderr.isatty() else None
         try:
-            return diagnose_live(attach(self.spec, self._config), catalog, args.window, args.lang, progress)
+            return diagnose_live(
+                attach(self.spec, self._config), catalog, args.window, args.lang, progress, self._wanted(args)
+            )
         finally:
             if progress is not None:
                 progress.close()
+
+    def _wanted(self, args: argparse.Namespace) -> list[Plot] | None:
+        """Where to put plots; None for the formats that draw none."""
+        return self.plots if args.format == "html" else None
 
     def _recording(self, args: argparse.Namespace, catalog: Catalog) -> Report:
         """What the recording shows; of a server that never answered, what its log says."""
         from infradoc.report.diagnosis import diagnose_recording
 
         path = Path(self.spec).expanduser()
-        report = diagnose_recording(path, catalog, args.lang, args.since, args.until)
+        report = diagnose_recording(path, catalog, args.lang, args.since, args.until, self._wanted(args))
         if report["status"] != "unknown" or not path.is_dir():
             return report
         from infradoc.artefacts.open import ArtefactError
@@ -150,10 +167,16 @@ class _Progress:
         sys.stderr.flush()
 
 
-def write(reports: list[Report], style: str, lang: str) -> None:
+def write(
+    reports: list[Report], style: str, lang: str, plots: Sequence[Sequence[Plot]] = (), unredacted: bool = False
+) -> None:
     """Print the reports on stdout. Those for people show control characters instead of sending them to the terminal."""
     if style != "json":
         reports = [_visible(report) for report in reports]
+    if style in ("markdown", "html") and not unredacted:
+        from infradoc.report.redact import redacted
+
+        reports = [redacted(report) for report in reports]
     if style == "json":
         data: Any = reports[0] if len(reports) == 1 else {"schema": SCHEMA_MANY, "reports": reports}
         json.dump(data, sys.stdout, ensure_ascii=False, indent=1)
@@ -162,6 +185,10 @@ def write(reports: list[Report], style: str, lang: str) -> None:
         from infradoc.report.markdown import to_markdown
 
         print("\n".join(to_markdown(report, lang) for report in reports), end="")
+    elif style == "html":
+        from infradoc.report.html.page import to_html
+
+        print(to_html(reports, plots, lang, redacted=not unredacted), end="")
     else:
         from infradoc.report.text import make_console, print_report
 

@@ -14,18 +14,21 @@ from infradoc.cli.args import Parser
 from infradoc.cli.fit_input import read_gpu, read_model
 from infradoc.cli.fit_words import WORDS
 from infradoc.errors import InfradocError, visible
-from infradoc_rules.sizing.account import ERRORS, Account, Setting, account, dtype_of, quantization_in
-from infradoc_rules.sizing.dtypes import DTYPES, KV_DTYPES, QUANTIZATIONS
+from infradoc_rules.sizing.account import CONTEXT, ERRORS, HELD_OUT, Account, account
+from infradoc_rules.sizing.dtypes import BY_CHECKPOINT, DTYPES, KERNELS, KV_DTYPES, QUANTIZATIONS
 from infradoc_rules.sizing.gpus import GIB
 from infradoc_rules.sizing.model import Model, SizingError
 from infradoc_rules.sizing.nearest import Nearest, nearest
+from infradoc_rules.sizing.setting import Setting, dtype_of, quantization_in
 
 SUMMARY = "Say before the start whether a model fits, and what would."
 EXIT_DOES_NOT_FIT = 20
 HELP = """\
 MODEL: a well-known name in any spelling ("llama 3.1 8b", Qwen/Qwen2.5-32B-Instruct-AWQ), a config.json of Hugging
-Face, or the folder that holds it. Nothing is downloaded. Defaults are vLLM's. Exit codes: 0 fits, 20 does not, 2 usage.
+Face, or the folder that holds it. Nothing is downloaded. Defaults are those of vLLM's newest version, or of the one
+that --engine-version names. Exit codes: 0 fits, 20 does not, 2 usage.
 """
+_STORED = ("none", *QUANTIZATIONS, *KERNELS, *sorted(BY_CHECKPOINT))
 _UNITS = {"": 1, "k": 1000, "K": 1024}
 
 
@@ -40,11 +43,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--pp", "--pipeline-parallel-size", type=_count, default=1, metavar="N", help="stages")
     made.add_argument("--max-model-len", type=_count, metavar="N", help="tokens of the longest request (32768, 32K)")
     made.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="of the weights")
-    made.add_argument("--quantization", choices=("none", *QUANTIZATIONS), help="of the weights (default: the model's)")
+    made.add_argument("--quantization", choices=_STORED, help="of the weights (default: the model's)")
     made.add_argument("--kv-cache-dtype", choices=("auto", *KV_DTYPES), default="auto", help="of the KV cache")
-    made.add_argument("--gpu-memory-utilization", type=_fraction, default=0.9, metavar="F", help="default 0.9")
+    made.add_argument("--gpu-memory-utilization", type=_fraction, metavar="F", help="default 0.92, 0.9 before 0.22")
     made.add_argument("--max-num-seqs", type=_count, metavar="N", help="requests of a step (default: by the GPU)")
     made.add_argument("--max-num-batched-tokens", type=_count, metavar="N", help="tokens of a step (likewise)")
+    made.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
+    made.add_argument(
+        "--engine-version", type=_version, metavar="V", help="of vLLM, for example 0.11 (default: newest)"
+    )
     made.add_argument("--format", choices=("rich", "json"), default="rich", help="rich for people, json for programs")
     made.add_argument("--lang", choices=tuple(WORDS), default="en", help="language of the texts")
     return made
@@ -68,6 +75,13 @@ def _fraction(text: str) -> float:
     return number
 
 
+def _version(text: str) -> tuple[int, ...]:
+    found = re.fullmatch(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?.{0,40}", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no version; write for example 0.11")
+    return tuple(int(part or 0) for part in found.groups())
+
+
 def run(argv: list[str]) -> int:
     """Print the account; 0 when it fits, 20 when it does not. Raises InfradocError for what cannot be judged."""
     args = parser().parse_args(argv)
@@ -78,11 +92,13 @@ def run(argv: list[str]) -> int:
         pipeline_parallel=args.pp,
         max_model_len=args.max_model_len,
         dtype=None if args.dtype == "auto" else args.dtype,
-        quantization=args.quantization,
+        quantization=None if args.quantization in BY_CHECKPOINT else KERNELS.get(args.quantization, args.quantization),
         kv_dtype=None if args.kv_cache_dtype == "auto" else args.kv_cache_dtype,
         fraction=args.gpu_memory_utilization,
         max_num_seqs=args.max_num_seqs,
         max_num_batched_tokens=args.max_num_batched_tokens,
+        eager=args.enforce_eager,
+        version=args.engine_version,
     )
     try:
         made = account(model, setting)
@@ -113,8 +129,10 @@ def as_data(model: Model, setting: Setting, made: Account, others: list[Nearest]
         "certain": made.certain,
         "requests": round(made.requests, 2),
         "kv_bytes": made.kv,
-        "bytes": asdict(made),
+        "bytes": asdict(made) | {"kv": made.kv, "context": CONTEXT},
+        "kv_tokens": made.tokens,
         "errors": ERRORS,
+        "held_out": dict(zip(("starts", "kv_gib_nine_of_ten", "kv_gib_worst"), HELD_OUT, strict=True)),
         "nearest": [
             {"change": dict(one.changed), "max_model_len": one.account.max_model_len}
             | {"requests": round(one.account.requests, 2), "kv_bytes": one.account.kv}
@@ -143,6 +161,8 @@ def _print(model: Model, setting: Setting, made: Account, others: list[Nearest],
         console.print(words["nearest"] if others else words["none"])
     for one in others:
         console.print(_nearest(one, words))
+    starts, nine, worst = HELD_OUT
+    console.print(words["held_out"].format(starts=starts, nine=nine, worst=worst))
 
 
 def _head(model: Model, setting: Setting, made: Account, words: Mapping[str, str]) -> str:
@@ -160,16 +180,19 @@ def _rows(setting: Setting, made: Account, words: Mapping[str, str]) -> list[tup
         return words["within"].format(low=low * 100, high=high * 100)
 
     span = words["span"].format(low=made.kv_low / GIB, high=made.kv_high / GIB)
-    work = [(words["work"], made.work, error("work"))] if made.work else []
+    unseen = setting.behaviour.unseen / GIB
+    peak = words["unseen"].format(note=error("activation"), gib=unseen) if unseen else error("activation")
+    graphs = (words["graphs"], made.graphs, error("graphs"))
     return [
-        (words["budget"].format(fraction=setting.fraction), made.budget, words["exact"]),
+        (words["budget"].format(fraction=setting.share), made.budget, words["exact"]),
         (words["weights"], made.weights, error("weights")),
-        (words["activation"], made.activation, error("activation")),
-        *work,
+        (words["activation"], made.activation, peak),
         (words["engine"], made.engine, error("engine")),
+        *([graphs] if made.graphs_inside else []),
         (words["kv"], made.kv, span),
         (words["needed"], made.needed, error("kv")),
-        (words["beyond"], made.graphs + made.sampler, error("graphs")),
+        *([] if made.graphs_inside else [graphs]),
+        (words["context"], CONTEXT, words["beyond"]),
     ]
 
 
@@ -187,6 +210,8 @@ def _verdict(model: Model, made: Account, words: Mapping[str, str]) -> list[str]
     ]
     if not made.certain:
         lines.append(words["close"])
+    if model.vision:
+        lines.append(words["images"])
     if 0 < model.max_positions < made.max_model_len:
         lines.append(words["longer"].format(positions=f"{model.max_positions:,}"))
     return lines
@@ -194,7 +219,7 @@ def _verdict(model: Model, made: Account, words: Mapping[str, str]) -> list[str]
 
 def _nearest(one: Nearest, words: Mapping[str, str]) -> str:
     change = ", ".join(
-        words["checkpoint"] if option == "quantization" else f"--{option.replace('_', '-')} {value}"
+        words["checkpoint"] if option == "quantization" else f"--{option.replace('_', '-')} {value}".rstrip()
         for option, value in one.changed
     )
     return words["row"].format(change=change, requests=one.account.requests, tokens=f"{one.account.max_model_len:,}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from infradoc_rules.engine import RuleResults
@@ -13,17 +14,19 @@ from infradoc_rules.schema import Rule
 LATER_PART = 0.5
 SHARE = 0.5
 MIN_TICKS_AT_END = 2
+MOST_TICKS = 20_000  # of one rule; a watch that runs for months must not grow
 
 
 @dataclass(slots=True)
 class FiringRecord:
     """One rule's history. `strongest` is its finding at the highest confidence, the newest of equals.
 
-    `ticks` are the numbers of the evaluations at which it fired, in order.
+    `ticks` are the numbers of the newest evaluations at which it fired, in order; `since` is when it fired first.
     """
 
     strongest: Finding
-    ticks: list[int]
+    ticks: deque[int]
+    since: float
 
 
 class FindingLog:
@@ -39,8 +42,8 @@ class FindingLog:
         self.count = 0
         self._open: dict[str, Finding] = {}
 
-    def note(self, results: RuleResults) -> tuple[list[Finding], list[Finding]]:
-        """Take in one evaluation; returns the findings that opened and those that are there no more."""
+    def note(self, results: RuleResults, now: float) -> tuple[list[Finding], list[Finding]]:
+        """Take in the evaluation at `now` (Unix seconds); returns the findings that opened and those that are gone."""
         firing: dict[str, Finding] = {}
         for result in results.results:
             if result.state == "unknown" and result.rule.live is None:
@@ -54,17 +57,17 @@ class FindingLog:
             if result.finding is not None:
                 firing[result.id] = result.finding
                 self.explains[result.id] = tuple(result.rule.explains)
-                self._record(result.finding)
+                self._record(result.finding, now)
         self.count += 1
         opened = [finding for name, finding in firing.items() if name not in self._open]
         resolved = [finding for name, finding in self._open.items() if name not in firing]
         self._open = firing
         return opened, resolved
 
-    def _record(self, finding: Finding) -> None:
+    def _record(self, finding: Finding, now: float) -> None:
         record = self.records.get(finding.id)
         if record is None:
-            self.records[finding.id] = FiringRecord(finding, [self.count])
+            self.records[finding.id] = FiringRecord(finding, deque([self.count], MOST_TICKS), now)
             return
         record.ticks.append(self.count)
         if finding.confidence >= record.strongest.confidence:

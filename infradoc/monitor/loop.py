@@ -52,7 +52,7 @@ class Evaluator:
         frame = StoreFrame(self.store, now, window_for(self.store.period))
         results = evaluate_rules(self._catalog, frame, self._states, self._lang)
         ranked = tuple(rank_findings(results, self.recent_actions))
-        opened, resolved = self.log.note(results)
+        opened, resolved = self.log.note(results, now)
         events: list[MonitorEvent] = [FindingOpened(now, finding) for finding in opened]
         events += [FindingResolved(now, finding) for finding in resolved]
         events += _source_events(before, self.store.errors, now)

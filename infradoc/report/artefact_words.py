@@ -14,6 +14,16 @@ _EN = {
     "bring_metrics": "What would decide more: a metrics page taken while it is slow, or `infradoc record URL -o FILE`.",
     "bring_launch": "What would sharpen the advice: the launch command.",
     "unknown_phase": "unknown",
+    "what_target.version": "engine version",
+    "what_target.engine_api": "engine generation",
+    "what_model.name": "model",
+    "what_model_checkpoint": "model",
+    "what_gpu.name": "GPU",
+    "what_gpu.count": "number of GPUs",
+    "what_driver_version": "GPU driver",
+    "what_torch_version": "PyTorch",
+    "what_nccl.version": "NCCL",
+    "what_target.device": "device",
 }
 
 _ZH = {
@@ -26,6 +36,16 @@ _ZH = {
     "bring_metrics": "要进一步判断，需要变慢时的 metrics 页面，或 `infradoc record URL -o FILE` 的录制。",
     "bring_launch": "提供启动命令可以让建议更准确。",
     "unknown_phase": "未知",
+    "what_target.version": "引擎版本",
+    "what_target.engine_api": "引擎代际",
+    "what_model.name": "模型",
+    "what_model_checkpoint": "模型",
+    "what_gpu.name": "GPU 型号",
+    "what_gpu.count": "GPU 数量",
+    "what_driver_version": "GPU 驱动",
+    "what_torch_version": "PyTorch 版本",
+    "what_nccl.version": "NCCL 版本",
+    "what_target.device": "设备",
 }
 
 

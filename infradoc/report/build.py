@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infradoc.plurals import agreeing
+from infradoc.report.asides import changed_part, changes_seen, considered_part
 from infradoc.report.idle import is_idle, needs_traffic
 from infradoc.report.model import SCHEMA, Report, Status
 from infradoc.report.words import words
+from infradoc_rules.considered import considered
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, Change, Evidence, Finding, SignalFrame, Value
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from infradoc.report.vitals import Vitals
     from infradoc.signals.frame import StoreFrame
     from infradoc.signals.store import Store
+    from infradoc_rules.considered import Considered
 
 _SHOWN_BY = (
     ("gpu_", "gpu"),
@@ -75,7 +78,15 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
         "not_visible": list(dict.fromkeys(hidden)),
         "unparsed_lines": seen.unparsed_lines,
         "observed": _observed(seen, vitals) | ({"idle": True} if idle else {}),
+        "considered": [] if idle else considered_part(_set_aside(seen, findings, lang)),
+        "changed": changed_part(changes_seen(seen.store, seen.frame.now)),
     }
+
+
+def _set_aside(seen: Observation, findings: Sequence[Finding], lang: str) -> Sequence[Considered]:
+    """The rules that could be judged and come near, by how things stand at the end of the watch."""
+    judged = [rule for name, rule in seen.log.rules.items() if name in seen.log.judged]
+    return considered(findings, judged, seen.frame, lang, live=True)
 
 
 def unknown_report(name: str, reasons: Sequence[str], system: str | None = None) -> Report:

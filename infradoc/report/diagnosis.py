@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infradoc.errors import InfradocError
 from infradoc.monitor.attach import Target
@@ -15,11 +16,21 @@ from infradoc.sources.recording import Recording
 from infradoc.sources.rows import row_time
 from infradoc_rules.catalog import Catalog
 
+if TYPE_CHECKING:
+    from infradoc.monitor.findings import FindingLog
+    from infradoc.report.plots import Plot
+    from infradoc.signals.store import Store
+
 
 def diagnose_live(
-    target: Target, catalog: Catalog, seconds: float, lang: str = "en", progress: Callable[[int], None] | None = None
+    target: Target,
+    catalog: Catalog,
+    seconds: float,
+    lang: str = "en",
+    progress: Callable[[int], None] | None = None,
+    plots: list[Plot] | None = None,
 ) -> Report:
-    """Watch a live target for `seconds` and report. Closes the target."""
+    """Watch a live target for `seconds` and report; with `plots`, add what a page draws. Closes the target."""
     from infradoc.monitor.live import watch  # not above: a recording needs neither httpx nor psutil
     from infradoc.monitor.loop import Monitor
 
@@ -34,7 +45,15 @@ def diagnose_live(
     blind = [f"{source.name}: {why}" for source in target.sources if (why := why_blind(source))]
     unparsed = sum(int(getattr(source, "unparsed_lines", 0)) for source in target.sources)
     seen = Observation(target.name, store, monitor.log, last.frame, max(taken, store.period), blind, unparsed)
+    if plots is not None:
+        _draw(plots, monitor.log, store, last.frame.now)
     return build_report(seen, lang)
+
+
+def _draw(plots: list[Plot], log: FindingLog, store: Store, now: float) -> None:
+    from infradoc.report.plots import live_plots
+
+    plots += live_plots(log, store, now)
 
 
 def why_blind(source: object) -> str | None:
@@ -53,9 +72,17 @@ def outside(recording: Recording, path: Path) -> InfradocError:
 
 
 def diagnose_recording(
-    path: Path, catalog: Catalog, lang: str = "en", since: float | None = None, until: float | None = None
+    path: Path,
+    catalog: Catalog,
+    lang: str = "en",
+    since: float | None = None,
+    until: float | None = None,
+    plots: list[Plot] | None = None,
 ) -> Report:
-    """Replay a recording and report. Raises RecordingError when it is none, InfradocError for a time outside it."""
+    """Replay a recording and report; `plots` as for a live target.
+
+    Raises RecordingError when it is none, InfradocError for a time outside it.
+    """
     from infradoc.monitor.replay import Replay
 
     replay = Replay(path, catalog, lang)
@@ -71,4 +98,6 @@ def diagnose_recording(
     unparsed = recording.unparsed_lines + recording.bad_lines
     seconds = max(replay.seconds, replay.store.period)
     log, frame = replay.evaluator.log, replay.last.frame
+    if plots is not None:
+        _draw(plots, log, replay.store, frame.now)
     return build_report(Observation(name, replay.store, log, frame, seconds, spots, unparsed), lang)

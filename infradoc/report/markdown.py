@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from infradoc.report.asides import changed_line, considered_line
 from infradoc.report.model import Report
 from infradoc.report.words import words
 
@@ -26,11 +27,21 @@ def to_markdown(report: Report, lang: str = "en") -> str:
     lines = [f"## {status_text(report, say)} {escape(target['name'])}" + (f" ({escape(what)})" if what else "")]
     for place, finding in enumerate(report["findings"], 1):
         lines += ["", *_finding(place, finding, say)]
+        lines += _changed(report, say) if place == 1 else []
+    if report["status"] != "ok" and not report["findings"]:
+        lines += ["", *_changed(report, say)]
+    if considered := report.get("considered"):
+        lines += ["", f"**{say['considered']}**:", *(f"- {escape(considered_line(one))}" for one in considered)]
     lines += ["", f"**{say['vitals']}**: {vitals_line(report, say)}"]
     lines.append(f"**{say['checked']}**: {', '.join(report['checked']) or say['nothing']}")
     if report["not_visible"]:
         lines += [f"**{say['not_visible']}**:", *(f"- {escape(entry)}" for entry in report["not_visible"])]
     return "\n".join(lines) + "\n"
+
+
+def _changed(report: Report, say: Mapping[str, str]) -> list[str]:
+    changed = report.get("changed", [])
+    return [f"- **{say['changed']}**: {escape(changed_line(one, say['lang']))}" for one in changed]
 
 
 def _finding(place: int, finding: Mapping[str, Any], say: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,11 @@ class TargetPart(TypedDict):
 
 
 class Report(TypedDict):
-    """One target's report. `findings` follow the JSON Schema; `vitals` may hold nulls, which `not_visible` names."""
+    """One target's report. `findings` follow the JSON Schema; `vitals` may hold nulls, which `not_visible` names.
+
+    considered: diagnoses that came near, with the reason why each was set aside; the nearest first.
+    changed: what differs between the last good run and the failing one, or changed during the watch.
+    """
 
     schema: str
     status: Status
@@ -31,6 +35,8 @@ class Report(TypedDict):
     not_visible: list[str]
     unparsed_lines: int
     observed: NotRequired[dict[str, Any]]
+    considered: NotRequired[list[dict[str, Any]]]
+    changed: NotRequired[list[dict[str, Any]]]
 
 
 def exit_code(reports: list[Report]) -> int:

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infradoc.artefacts.gather import gather
 from infradoc.artefacts.model import Gathered
 from infradoc.artefacts.secrets import clean_report
 from infradoc.report.artefact_words import artefact_words
+from infradoc.report.asides import changed_part, considered_part
 from infradoc.report.build import finding_part, status_of
 from infradoc.report.model import SCHEMA, Report
 from infradoc_rules.catalog import Catalog
+from infradoc_rules.considered import considered
 from infradoc_rules.engine import RuleResult, RuleResults, evaluate_rules, findings
 from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.lifecycle import RuleStates
 from infradoc_rules.maps import SYSTEMS as MAPPED
 from infradoc_rules.maps import load_map
 from infradoc_rules.model import SEVERITY_RANK, Event, Finding, Series
+from infradoc_rules.schema import Rule
 from infradoc_rules.summaries import summarise
+from infradoc_rules.summaries.changed import changes
+
+if TYPE_CHECKING:
+    from infradoc.report.plots import Plot
 
 _VITALS = (
     "gpu_utilization_ratio",
@@ -35,12 +42,20 @@ RECORDED = (".log", "launch.txt")  # files of a recording that say what happened
 _SHOWN = 160  # characters of a line that a sentence quotes
 
 
-def diagnose_artefacts(path: Path | None, catalog: Catalog, lang: str = "en") -> Report:
-    """Read everything under `path` (None: standard input) and judge it.
+def diagnose_artefacts(
+    path: Path | None, catalog: Catalog, lang: str = "en", plots: list[Plot] | None = None
+) -> Report:
+    """Read everything under `path` (None: standard input) and judge it; with `plots`, add what a page draws.
 
     Raises ArtefactError when there is nothing to read.
     """
-    return judge(gather(path), catalog, lang)
+    gathered = gather(path)
+    report = judge(gathered, catalog, lang)
+    if plots is not None:
+        from infradoc.report.plots import logged_plots
+
+        plots += logged_plots(gathered.events, [finding["id"] for finding in report["findings"]])
+    return report
 
 
 def diagnose_logs(folder: Path, catalog: Catalog, lang: str = "en") -> Report:
@@ -75,6 +90,8 @@ def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
             *_not_visible(gathered, frame, results, unexplained, vitals, found, lang),
         ],
         "unparsed_lines": gathered.unparsed,
+        "considered": considered_part(considered(found, _weighed(results, catalog), frame, lang)),
+        "changed": changed_part(changes(gathered.events, gathered.stated)),
     }
     cleaned: Report = clean_report(report)
     return cleaned
@@ -84,6 +101,12 @@ def frame_of(gathered: Gathered) -> MemoryFrame:
     """What post-mortem conditions see: the events in order, the facts, and what a summary of both adds."""
     facts = summarise(gathered.events, gathered.facts, gathered.system)
     return MemoryFrame.build((), events=gathered.events, facts=facts.values(), system=gathered.system, now=0.0)
+
+
+def _weighed(results: RuleResults, catalog: Catalog) -> list[Rule]:
+    """The rules that could be judged, and those that can say what it would take."""
+    judged = set(results.checked)
+    return [rule for rule in catalog.rules if rule.id in judged or rule.set_aside is not None]
 
 
 def _on_scrapes(gathered: Gathered, frame: MemoryFrame, catalog: Catalog, lang: str) -> RuleResults | None:

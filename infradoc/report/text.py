@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from infradoc.report.asides import changed_line, considered_line
 from infradoc.report.model import Report
 from infradoc.report.words import words
 from infradoc_rules.actions import means
@@ -45,7 +46,8 @@ def _print(report: Report, say: Mapping[str, str], out: Console) -> None:
     for place, finding in enumerate(report["findings"], 1):
         out.print()
         out.print(_title(place, finding, say))
-        out.print(Padding(_body(finding, say), (0, 0, 0, 3)))
+        changed = report.get("changed", []) if place == 1 else []
+        out.print(Padding(_body(finding, say, changed), (0, 0, 0, 3)))
     out.print()
     out.print(_footer(report, say))
 
@@ -86,9 +88,11 @@ def _grid() -> Table:
     return table
 
 
-def _body(finding: Mapping[str, Any], say: Mapping[str, str]) -> Table:
+def _body(finding: Mapping[str, Any], say: Mapping[str, str], changed: Sequence[Mapping[str, Any]] = ()) -> Table:
     table = _grid()
     table.add_row(say["cause"], str(finding["cause"]))
+    if changed:
+        table.add_row(say["changed"], "\n".join(changed_line(one, say["lang"]) for one in changed))
     table.add_row(say["impact"], str(finding["impact"]))
     for entry in finding["evidence"]:
         table.add_row(say["evidence"] if entry["weight"] >= 0 else say["against"], _evidence(entry))
@@ -158,6 +162,11 @@ def _action(action: Mapping[str, Any], say: Mapping[str, str]) -> Text:
 
 def _footer(report: Report, say: Mapping[str, str]) -> Table:
     table = _grid()
+    changed = report.get("changed", [])
+    if changed and not report["findings"] and report["status"] != "ok":
+        table.add_row(say["changed"], "\n".join(changed_line(one, say["lang"]) for one in changed))
+    if considered := report.get("considered"):
+        table.add_row(say["considered"], "\n".join(considered_line(one) for one in considered))
     table.add_row(say["vitals"], vitals_line(report, say))
     table.add_row(say["checked"], ", ".join(report["checked"]) or say["nothing"])
     if report["not_visible"]:
@@ -169,10 +178,13 @@ def _footer(report: Report, say: Mapping[str, str]) -> Table:
 
 def vitals_line(report: Report, say: Mapping[str, str]) -> str:
     """The vitals that are known, in one line."""
-    shown = [
-        f"{say.get(name, name)} {_vital(name, value)}" for name, value in report["vitals"].items() if value is not None
-    ]
-    return " · ".join(shown) or say["nothing"]
+    return " · ".join(f"{name} {value}" for name, value in vitals_pairs(report, say)) or say["nothing"]
+
+
+def vitals_pairs(report: Report, say: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Name and value of each vital that is known, as people read them."""
+    known = ((name, value) for name, value in report["vitals"].items() if value is not None)
+    return [(say.get(name, name), _vital(name, value)) for name, value in known]
 
 
 def _vital(name: str, value: float) -> str:

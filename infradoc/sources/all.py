@@ -16,6 +16,7 @@ from infradoc.sources.gpu_processes import Family
 from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
 from infradoc.sources.log import LogSource
+from infradoc.sources.log_command import CommandLogSource
 from infradoc.sources.metrics_page import MetricsPageSource
 from infradoc.sources.nvml import NvmlSource
 
@@ -47,6 +48,8 @@ def bind_sources(config: TargetConfig, named: bool = False) -> list[Source]:
         sources.append(ClientSource(Path(config.client)))
     if config.log:
         sources.append(LogSource(Path(config.log), config.system or None))
+    if config.log_command:
+        sources.append(CommandLogSource(config.log_command, config.system or None))
     return sources
 
 

@@ -7,18 +7,25 @@ gpu.name / gpu.count where a comment on the command names the device ("# 4x A10"
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from infradoc.sources.launch_before import before_facts, slurm_facts
 from infradoc.sources.launch_container import docker_run, image_system, is_container
 from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_flags import flag_facts, is_switch, takes_value, typed
+from infradoc.sources.launch_shell import ASSIGNMENT, commands, shell_text, split_command, unset, unwrapped
 from infradoc_rules.model import Fact
 from infradoc_rules.sizing.gpus import gpu_named
 
 _SYSTEMS = (
     ("vllm", re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints|\bvllm/vllm-openai\b|\bvllm-openai\b")),
-    ("sglang", re.compile(r"\bsglang[. ](?:launch_server|serve|srt)\b|\blmsysorg/sglang\b|\bsglang\b(?!\.bench)")),
+    (
+        "sglang",
+        re.compile(
+            r"\bsglang[. ](?:launch_server|serve|srt)\b|\bsglang(?:_router|-router)?[. ]launch_\w+"
+            r"|(?:^|[\s/])sglang(?=[:@])"
+        ),
+    ),
     ("tgi", re.compile(r"\btext-generation-(?:launcher|inference)\b")),
     (
         "llamacpp",
@@ -29,7 +36,6 @@ _SYSTEMS = (
     ("ollama", re.compile(r"\bollama\b")),
     ("infradoc", re.compile(r"\binfradoc(?:_engine)?\s+serve\b")),
 )
-_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 _POSITIONAL = {
     "vllm": ("serve",),
     "lmdeploy": ("api_server", "gradio", "chat"),
@@ -37,10 +43,7 @@ _POSITIONAL = {
     "ollama": ("run",),
     "infradoc": ("serve",),
 }
-_ENDS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1", "2>", "&>", "<"})
 _BEFORE = frozenset({"env", "sudo", "nohup", "exec", "time", "export"})
-_CONTINUED = re.compile(r"\\[ \t]*\n")
-_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]{0,200}))?\})")
 _COUNTED = re.compile(r"(?i)\b(\d{1,4}) ?[x\u00d7] ?(?:nvidia )?(.{2,40})")
 
 
@@ -53,8 +56,9 @@ def launch_facts(command: str, source: str | None = "launch.txt") -> list[Fact]:
     """Facts of one or several launch commands with their variables, container options and comments."""
     system = system_of(command)
     facts = [Fact("target.system", system, "flag", source)] if system else []
-    for words in _commands(command):
+    for words in commands(command):
         facts += command_facts(words, system, source)
+    facts += slurm_facts(command, source)
     facts += comment_facts(command, source)
     return facts
 
@@ -66,26 +70,29 @@ def command_facts(words: Sequence[str], system: str | None, source: str | None) 
     """
     facts: list[Fact] = []
     rest = list(words)
-    while rest and (_ASSIGNMENT.match(rest[0]) or rest[0] in _BEFORE):
+    while rest and (ASSIGNMENT.match(rest[0]) or rest[0] in _BEFORE):
         name, equals, text = rest.pop(0).partition("=")
         facts += env_facts(system, name, text, source) if equals else ()
+    before, rest = unwrapped(rest)
+    facts += before_facts(before, system, source)
     if is_container(rest):
         started = docker_run(rest, source)
         inside = system_of(" ".join(started.words)) or image_system(started.image) or system
         for name, text in started.env:
             facts += env_facts(inside, name, text, source)
-        return facts + started.facts + _program(inside, started.words, source)
+        return facts + started.facts + program_facts(inside, started.words, source)
     own = system_of(" ".join(rest))
     if own is None and system is not None and rest and not rest[0].startswith("-"):
         return facts
-    return facts + _program(own or system, rest, source)
+    return facts + program_facts(own or system, rest, source)
 
 
-def _program(system: str | None, words: Sequence[str], source: str | None) -> list[Fact]:
-    shell = bool(words) and words[0].rpartition("/")[2] in ("bash", "sh", "zsh")
-    if shell and len(words) > 2 and re.fullmatch(r"-\w*c", words[1]):
-        return [fact for inner in _commands(words[2]) for fact in command_facts(inner, system, source)]
-    return argument_facts(system, words, source)
+def program_facts(system: str | None, words: Sequence[str], source: str | None) -> list[Fact]:
+    """Facts of a program with its words, in a container or not; `bash -c "..."` is taken apart."""
+    script = shell_text(words)
+    if script is not None:
+        return [fact for inner in commands(script) for fact in command_facts(inner, system, source)]
+    return argument_facts(system, unwrapped(words)[1], source)
 
 
 def argument_facts(system: str | None, words: Sequence[str], source: str | None) -> list[Fact]:
@@ -104,8 +111,9 @@ def argument_facts(system: str | None, words: Sequence[str], source: str | None)
                     break  # only lists of numbers go over several words
                 values.append(words[at])
                 at += 1
-            facts += flag_facts(system, name, text if equals else " ".join(values), source)
-        elif _ASSIGNMENT.match(word):
+            value = text if equals else " ".join(values)
+            facts += () if unset(value) else flag_facts(system, name, value, source)
+        elif ASSIGNMENT.match(word):
             name, _, text = word.partition("=")
             facts += env_facts(system, name, text, source)
         elif words[at - 2 : at - 1] and words[at - 2].rpartition("/")[2] in _POSITIONAL.get(system or "", ()):
@@ -136,67 +144,16 @@ def comment_facts(command: str, source: str | None) -> Iterator[Fact]:
             return
 
 
-def split_command(command: str) -> list[str]:
-    """Words of a command over several lines with continuations; comments and unclosed quotes are forgiven."""
-    text = _CONTINUED.sub(" ", command)
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:
-        return _forgiven(text)
-
-
-def _forgiven(text: str) -> list[str]:
-    return re.sub(r"(?m)(^|\s)#.*$", " ", text).split()
-
-
-def _commands(text: str) -> Iterator[list[str]]:
-    """The words of each command of a script: one a line or a quoted run of lines, parted at `&&`, `;` and pipes.
-
-    Variables that a line above has set are filled in: start scripts keep the model's name in one.
-    """
-    known: dict[str, str] = {}
-    pending = ""
-    lines = _CONTINUED.sub(" ", text).split("\n")
-    for index, line in enumerate(lines):
-        pending += line
-        try:
-            words = shlex.split(pending, comments=True)
-        except ValueError:
-            if index + 1 < len(lines):
-                pending += "\n"
-                continue
-            words = _forgiven(pending)
-        pending = ""
-        for command in _parted([_filled(word, known) for word in words]):
-            plain = command[1:] if command[:1] == ["export"] else command
-            if all(_ASSIGNMENT.match(word) for word in plain):
-                known.update((word.split("=", 1)[0], word.split("=", 1)[1]) for word in plain)
-            yield command
-
-
-def _filled(word: str, known: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        return known.get(found[1] or found[2], found[3] or found[0])
-
-    return _VARIABLE.sub(value, word) if "$" in word else word
-
-
-def _parted(words: Sequence[str]) -> Iterator[list[str]]:
-    part: list[str] = []
-    for word in words:
-        if word in _ENDS:
-            yield part
-            part = []
-        elif word.endswith(";"):
-            yield [*part, word.rstrip(";")]
-            part = []
-        else:
-            part.append(word)
-    yield part
-
-
 def _is_value(word: str) -> bool:
     return not word.startswith("-") or re.fullmatch(r"-\d+(\.\d+)?", word) is not None
 
 
-__all__ = ["argument_facts", "command_facts", "launch_facts", "split_command", "system_of", "typed"]
+__all__ = [
+    "argument_facts",
+    "command_facts",
+    "launch_facts",
+    "program_facts",
+    "split_command",
+    "system_of",
+    "typed",
+]

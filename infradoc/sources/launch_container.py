@@ -47,14 +47,15 @@ _BARE = frozenset(
         "--tls-verify",
     ]
 )
+# By the last part of the image's name: people name their own builds after the engine ("team_vllm:2024").
 _ENGINES = (
-    ("vllm", re.compile(r"(?:^|/)(?:vllm-openai|vllm|vllm-openai-rocm|vllm-cpu\S*)(?=[:@]|$)|/vllm/")),
-    ("sglang", re.compile(r"(?:^|/)sglang(?=[:@/]|$)")),
+    ("vllm", re.compile(r"(?:^|/)(?![\w.-]*(?:router|production-stack))[\w.-]*vllm[\w.-]*(?=[:@]|$)|/vllm/")),
+    ("sglang", re.compile(r"(?:^|/)(?![\w.-]*router)[\w.-]*sglang[\w.-]*(?=[:@/]|$)")),
     ("tgi", re.compile(r"text-generation-inference")),
     ("llamacpp", re.compile(r"llama\.cpp|llama-server|llamafile")),
     ("lmdeploy", re.compile(r"lmdeploy")),
     ("trtllm", re.compile(r"tensorrt-llm|trtllm")),
-    ("ollama", re.compile(r"(?:^|/)ollama(?=[:@/]|$)")),
+    ("ollama", re.compile(r"(?:^|/)(?![\w.-]*(?:webui|exporter))[\w.-]*ollama[\w.-]*(?=[:@/]|$)")),
 )
 _TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+|rc\d+)?)(?=[-_@]|$)")
 

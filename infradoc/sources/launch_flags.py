@@ -16,6 +16,7 @@ _OTHER_NAME: Mapping[tuple[str, str], str] = {
     ("vllm", "num-gpu-blocks-override"): "kv.pool_blocks_override",
     ("vllm", "kv-cache-memory-bytes"): "kv.pool_bytes_override",
     ("vllm", "kv-cache-memory"): "kv.pool_bytes_override",
+    ("vllm", "vllm-cpu-kvcache-space"): "kv.pool_bytes_override",
     ("lmdeploy", "num-gpu-blocks"): "kv.pool_blocks_override",
     ("llamacpp", "ubatch-size"): "llamacpp.n_ubatch",
     ("llamacpp", "ub"): "llamacpp.n_ubatch",
@@ -25,14 +26,22 @@ _OTHER_NAME: Mapping[tuple[str, str], str] = {
     ("sglang", "hicache-ratio"): "sglang.hicache_ratio",
 }
 # ... or scaled where the factor is fixed.
-_GIB = frozenset({"swap-space", "cpu-offload-gb", "kv-offloading-size", "hicache-size"})
-_MIB = frozenset({"cache-ram", "fit-target"})
+_UNITS: Mapping[str, int] = {
+    **dict.fromkeys(("swap-space", "vllm-cpu-kvcache-space", "cpu-offload-gb", "kv-offloading-size"), 1 << 30),
+    **dict.fromkeys(("cache-ram", "fit-target"), 1 << 20),
+    "hicache-size": 10**9,
+}
 _SWITCH = "enable | disable"
 _ON = frozenset({"1", "true", "on", "yes", "enabled"})
 _OFF = frozenset({"0", "false", "off", "no", "disabled"})
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG])i?")  # vLLM: 32k is 32,000 and 32K is 32,768
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9}
-_SECRET = re.compile(r"(?:^|[-_.])(?:api[-_]?key|key|token|passw(?:or)?d|secret|credentials?|auth)s?$", re.IGNORECASE)
+# "tokens" are mostly counted ones: --max-num-batched-tokens.
+_SECRET = re.compile(
+    r"(?:^|[-_.])(?:(?:api[-_]?)?keys?|token|(?:api|auth|access|hf|hub|bearer)[-_]?tokens|passw(?:or)?ds?|secrets?"
+    r"|credentials?|auths?)$",
+    re.IGNORECASE,
+)
 
 
 def is_secret(name: str) -> bool:
@@ -109,7 +118,7 @@ def _value(knob: str, spelling: str, text: str, negated: bool) -> Value | None:
         if found is not None and knob_unit(knob) in ("tokens", "bytes"):
             value = round(float(found[1]) * _factor(found[2]))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        value = value * (1 << 30) if spelling in _GIB else value * (1 << 20) if spelling in _MIB else value
+        value = value * _UNITS.get(spelling, 1)
     return value
 
 

@@ -1,7 +1,9 @@
-"""An engine that Python code starts: `LLM(...)`, `AsyncEngineArgs(...)`, `sgl.Engine(...)`, LMDeploy's configs.
+"""An engine that Python code starts: `LLM(...)`, `AsyncEngineArgs(...)`, `sgl.Engine(...)`, LMDeploy's `pipeline(...)`
+and its configs, `Llama(...)`, Ray Serve's `LLMConfig(...)`.
 
 The code is parsed, never run. A keyword with a plain value (numbers may be worked out of constants) is the flag of the
-same name; what a variable holds is not known.
+same name; what a variable holds is known where the code
+gives it a plain value.
 """
 
 from __future__ import annotations
@@ -11,18 +13,26 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from infradoc.sources.launch_env import env_facts
+from infradoc.sources.launch_files import ray_facts
 from infradoc.sources.launch_flags import flag_facts
 from infradoc_rules.model import Fact
 
 CALL = re.compile(
     r"\b(?:(?P<vllm>(?:vllm\.)?(?:LLM|(?:Async)?EngineArgs))|(?P<sglang>(?:sgl|sglang)\.(?:Engine|Runtime))"
-    r"|(?P<lmdeploy>(?:lmdeploy\.)?(?:TurbomindEngineConfig|PytorchEngineConfig)))\("
+    r"|(?P<lmdeploy>(?:lmdeploy\.)?(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline))"
+    r"|(?P<trtllm>KvCacheConfig|CudaGraphConfig)|(?P<llamacpp>(?:llama_cpp\.)?Llama)|(?P<ray>LLMConfig))\("
 )
 ENVIRON = re.compile(r"^\s*os\.environ\[(['\"])([A-Z][A-Z0-9_]{2,60})\1\] ?= ?(['\"])([^'\"]{0,200})\3\s*$")
 _TRTLLM = re.compile(r"\btensorrt_llm\b|\bkv_cache_config ?=|\bKvCacheConfig\(")
-_MODELS = {"LLM", "Engine", "Runtime"}
+_MODELS = {"LLM", "Engine", "Runtime", "pipeline"}
+# Classes whose settings are part of another's, under these names.
+_PARTS = {"KvCacheConfig": "kv_cache_config.", "CudaGraphConfig": "cuda_graph_config."}
+# llama-cpp-python's names that are not the server's.
+_LLAMA = {"n_ctx": "ctx-size", "n_batch": "batch-size", "n_ubatch": "ubatch-size", "n_threads": "threads"}
+_CONSTANT = re.compile(r"^[ \t]*([A-Za-z_]\w*) ?(?::[^=\n]{1,40})?= ?([^\n=]{1,300})$", re.MULTILINE)
 _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -34,10 +44,18 @@ _MOST = 20_000  # characters of one call
 
 def code_system(text: str) -> str | None:
     """The engine whose class the code calls; None when it calls none."""
-    found = CALL.search(text)
-    if found is None:
-        return None
-    return "trtllm" if found.lastgroup == "vllm" and _TRTLLM.search(text) else found.lastgroup
+    for found in CALL.finditer(text):
+        if is_engine(text, found):
+            trtllm = found.lastgroup == "vllm" and _TRTLLM.search(text)
+            return "trtllm" if trtllm else "vllm" if found.lastgroup == "ray" else found.lastgroup
+    return None
+
+
+def is_engine(text: str, found: re.Match[str]) -> bool:
+    """Whether a call that CALL found is an engine's: transformers has a `pipeline` too."""
+    if found["lmdeploy"] and found[0].endswith("pipeline("):
+        return "lmdeploy" in text or "backend_config" in text[found.end() : found.end() + 400]
+    return True
 
 
 def code_facts(text: str, source: str | None) -> list[Fact]:
@@ -48,11 +66,40 @@ def code_facts(text: str, source: str | None) -> list[Fact]:
         variable = ENVIRON.match(line)
         if variable is not None:
             facts += env_facts(system, variable[2], variable[4], source)
+    known = _constants(text)
     for found in CALL.finditer(text):
-        call = parsed_call(text[found.start() : found.start() + _MOST])
+        call = parsed_call(text[found.start() : found.start() + _MOST]) if is_engine(text, found) else None
         if call is not None:
-            facts += _call_facts(call, system, source)
+            facts += _call_facts(_Filled(known).visit(call), system, source)
     return facts
+
+
+def _constants(text: str) -> dict[str, ast.expr]:
+    """Names that the code gives a plain value, once."""
+    known: dict[str, ast.expr] = {}
+    for name, value in _CONSTANT.findall(text):
+        try:
+            node = ast.parse(value.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        if _value(node) is not None:
+            known[name] = node
+    return known
+
+
+class _Filled(ast.NodeTransformer):
+    """A call with the names in it replaced by the constants that they stand for."""
+
+    def __init__(self, known: Mapping[str, ast.expr]) -> None:
+        self.known = known
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        node.args = [self.visit(part) for part in node.args]
+        node.keywords = [self.visit(part) for part in node.keywords]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.known.get(node.id, node)
 
 
 def call_end(text: str) -> int | None:
@@ -81,15 +128,32 @@ def parsed_call(text: str) -> ast.Call | None:
 
 def _call_facts(call: ast.Call, system: str | None, source: str | None) -> Iterator[Fact]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name == "LLMConfig":
+        yield from ray_facts(_plain(call), source)[1]
+        return
     model = _value(call.args[0]) if call.args and name in _MODELS else None
-    for key, text in _keywords(call, ""):
+    for key, text in _keywords(call, _PARTS.get(name, "")):
         if key in ("model", "model_path"):
             model = text
         else:
-            yield from flag_facts(system, key if "." in key else "--" + key.replace("_", "-"), text, source)
+            flag = "--" + _LLAMA.get(key, key).replace("_", "-")
+            yield from flag_facts(system, key if "." in key else flag, text, source)
     if model:
         yield Fact("model_checkpoint", model, "flag", source)
         yield Fact("model.name", model, "flag", source)
+
+
+def _plain(node: ast.expr) -> Any:
+    """A literal, or a call of keywords (`dict(...)`, a class of settings) as a mapping; None for anything else."""
+    if isinstance(node, ast.Call):
+        return {word.arg: _plain(word.value) for word in node.keywords if word.arg is not None}
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {key.value: _plain(value) for key, value in pairs if isinstance(key, ast.Constant)}
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _keywords(call: ast.Call, prefix: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Server starts written for other tools than a shell: systemd units, Dockerfiles, Ollama's Modelfile and variables."""
+"""Server starts for other tools than a shell: systemd, supervisord, Dockerfiles, Ollama's Modelfile and variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
-from infradoc.sources.launch import argument_facts, launch_facts, split_command, system_of
+from infradoc.sources.launch import argument_facts, launch_facts, program_facts, split_command, system_of
 from infradoc.sources.launch_container import image_facts, image_system, option_facts
 from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_flags import flag_facts
@@ -14,7 +14,8 @@ from infradoc_rules.model import Fact
 
 _ROW = re.compile(r"^(\w+) ?= ?(.*)$")
 _VARIABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*)=(.*)$")
-_LIMITS = {"CPUQuota": "cpus", "MemoryMax": "memory", "MemoryLimit": "memory"}
+_PAIR = re.compile(r"([A-Za-z_]\w*)=(?:[\"']([^\"']*)[\"']|([^,\"'\s]+))")
+_LIMITS = {"CPUQuota": "cpus", "MemoryMax": "memory", "MemoryLimit": "memory", "ShmSize": "shm-size"}
 _OWN = (("ollama", "OLLAMA_"), ("vllm", "VLLM_"), ("llamacpp", "LLAMA_ARG_"))
 
 
@@ -25,19 +26,38 @@ def joined(text: str) -> list[str]:
 
 
 def unit_facts(text: str, source: str | None) -> list[Fact]:
-    """A systemd unit or drop-in: the command of ExecStart=, the variables of Environment=, the limits of its cgroup."""
+    """A systemd unit or drop-in: the command of ExecStart=, the variables of Environment=, the limits of its cgroup.
+
+    Podman's quadlets, units that hold a `[Container]`, name an image and what it is given: Image=, Exec=, ShmSize=.
+    """
     rows = [(found[1], found[2]) for line in joined(text) if (found := _ROW.match(line))]
     commands = [value.lstrip("-@:+!") for key, value in rows if key == "ExecStart" and value]
     variables = [word.partition("=") for key, value in rows if key == "Environment" for word in split_command(value)]
-    system = system_of("\n".join(commands)) or owner_of(name for name, _, _ in variables)
+    image = next((value for key, value in rows if key == "Image"), "")
+    inside = [word for key, value in rows if key == "Exec" for word in split_command(value)]
+    system = system_of("\n".join([*commands, " ".join(inside)])) or image_system(image)
+    system = system or owner_of(name for name, _, _ in variables)
     facts = [Fact("target.system", system, "flag", source)] if system else []
     for name, _, value in variables:
         facts += env_facts(system, name, value, source)
     for command in commands:
         facts += launch_facts(command, source)
+    facts += [*image_facts(image, source), *program_facts(system, inside, source)]
     for key, value in rows:
         facts += option_facts(_LIMITS[key], value, source) if key in _LIMITS else ()
     return facts
+
+
+def supervisor_facts(text: str, source: str | None) -> list[Fact]:
+    """supervisord's `[program:x]`: `command=` and `environment=A="b",C="d"`; indented lines go on."""
+    rows = [(found[1], found[2]) for line in re.sub(r"\n[ \t]+", " ", text).split("\n") if (found := _ROW.match(line))]
+    commands = [value for key, value in rows if key == "command"]
+    system = system_of("\n".join(commands))
+    facts = [Fact("target.system", system, "flag", source)] if system else []
+    for key, value in rows:
+        for name, quoted, bare in _PAIR.findall(value) if key == "environment" else ():
+            facts += env_facts(system, name, quoted or bare, source)
+    return facts + [fact for command in commands for fact in launch_facts(command, source)]
 
 
 def dockerfile_facts(text: str, source: str | None) -> list[Fact]:

@@ -78,10 +78,10 @@ class LogSource:
         """Events of the lines written since the last look."""
         started = time.monotonic()
         try:
-            self.new_lines = [line.decode("utf-8", errors="replace") for line in self._tail.lines()]
+            self.new_lines = [line.decode("utf-8", errors="replace") for line in self._lines()]
         except OSError as error:
             self.new_lines = []
-            return Reading(self.name, now, error=f"The log file {self._path} cannot be read: {error.strerror}.")
+            return Reading(self.name, now, error=self._fault(error))
         # What was there before the first look happened some time ago: only its own stamps can say when.
         seen_at = now if self._fresh else None
         self._fresh = True
@@ -91,6 +91,13 @@ class LogSource:
             events += self._scanner.feed(line, seen_at)
         facts: list[Fact] = list(self._scanner.facts.values()) if self._scanner else []
         return Reading(self.name, now, events=events, facts=facts, seconds=time.monotonic() - started)
+
+    def _lines(self) -> list[bytes]:
+        """The lines that came since the last look. Raises OSError."""
+        return self._tail.lines()
+
+    def _fault(self, error: OSError) -> str:
+        return f"The log file {self._path} cannot be read: {error.strerror}."
 
     def _ready(self, lines: list[str]) -> list[str]:
         """Lines that can be scanned: none until the engine that writes them is recognised."""

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from infradoc_rules.match import MatchError, MatchExpr, evaluate_match, leading_value, parse_match, truth
+from infradoc_rules.match import (
+    MatchError,
+    MatchExpr,
+    evaluate_match,
+    leading_value,
+    parse_match,
+    source_of,
+    truth,
+)
 from infradoc_rules.model import SignalFrame
 from infradoc_rules.needs import missing_signals, only_history_missing
 from infradoc_rules.promql import Expr, PromqlError, Result, evaluate, fill_in, needed_names, parse
@@ -110,7 +118,11 @@ def judge_sign(sign: Condition, frame: SignalFrame, names: Mapping[str, float]) 
 
 def read_value(text: str, frame: SignalFrame, names: Mapping[str, float]) -> float | None:
     """The largest value of a PromQL text on the frame, for texts and sizing; None when there is none."""
-    expr = Variables.of(names).expression(text)
+    return largest(Variables.of(names).expression(text), frame)
+
+
+def largest(expr: Expr, frame: SignalFrame) -> float | None:
+    """The largest value of an expression on the frame; None when there is none. Raises PromqlError."""
     if missing_signals(expr, frame):
         return None
     numbers = [value for _, value in _elements(evaluate(expr, frame, frame.now))]
@@ -212,7 +224,7 @@ def _matches(items: Sequence[Condition], frame: SignalFrame, names: Mapping[str,
         truths.append(holds)
         if holds is None:
             missing.update(dict.fromkeys([*(f"event {name}" for name in sorted(expr.events)), *sorted(expr.facts)]))
-        readings.append(Reading(item, leading_value(expr, frame), _source_of(expr, frame)))
+        readings.append(Reading(item, leading_value(expr, frame), source_of(expr.events, expr.facts, frame)))
     if False in truths:
         return Outcome(False, branch=branch)
     if None in truths:
@@ -226,12 +238,3 @@ def filled_match(text: str, names: Mapping[str, float]) -> str:
         return fill_in(text, names)
     except PromqlError as error:
         raise MatchError(error.message) from error
-
-
-def _source_of(expr: MatchExpr, frame: SignalFrame) -> str | None:
-    """The last line that one of the events came from; without events the line that a fact was read or derived from."""
-    for event in reversed(frame.events):
-        if event.name in expr.events and event.source:
-            return event.source
-    held = (frame.facts[name].source for name in sorted(expr.facts) if name in frame.facts)
-    return next((source for source in held if source), None)

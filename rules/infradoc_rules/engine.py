@@ -10,6 +10,7 @@ from infradoc_rules.catalog import Catalog
 from infradoc_rules.conditions import (
     Outcome,
     Reading,
+    Variables,
     judge_live,
     judge_post_mortem,
     judge_sign,
@@ -123,10 +124,7 @@ def _finding(rule: Rule, frame: SignalFrame, outcome: Outcome, states: RuleState
         if kept is not None:
             return kept
     names = variables(rule, frame)
-    values = {**names, **{name: read_value(text, frame, names) for name, text in rule.values.items()}}
-    if rule.post_mortem is not None:
-        told = {name: read_match(text, frame, names) for name, text in rule.post_mortem.values.items()}
-        values |= {name: value for name, value in told.items() if values.get(name) is None}
+    values = told_values(rule, frame, names)
     evidence = [_evidence(reading, values, lang, 0.0) for reading in outcome.readings]
     weights = []
     for sign, weight in _signs(rule):
@@ -149,6 +147,16 @@ def _finding(rule: Rule, frame: SignalFrame, outcome: Outcome, states: RuleState
     )
     states.last_finding[rule.id] = finding
     return finding
+
+
+def told_values(rule: Rule, frame: SignalFrame, names: Variables) -> dict[str, float | None]:
+    """What the texts of a rule may name: its own figures, those of series first, above thresholds of the same name."""
+    told = {name: read_value(text, frame, names) for name, text in rule.values.items()}
+    past = rule.post_mortem.values if rule.post_mortem is not None else {}
+    for name, text in past.items():
+        if told.get(name) is None:
+            told[name] = read_match(text, frame, names)
+    return {**names, **told}
 
 
 def _signs(rule: Rule) -> list[tuple[Support, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from importlib import resources
 from typing import Any
 
 from infradoc_rules.model import Value
-from infradoc_rules.versions import Running
+from infradoc_rules.versions import Running, more_spellings
 from infradoc_rules.yaml_file import load_plain
 
 SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")
 _NEGATION = "not "
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) (MiB|GiB)")
+_SIZES = {"MiB": float(1 << 20), "GiB": float(1 << 30)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +73,15 @@ class Knobs:
         bare = spelling.removeprefix(_NEGATION)
         if value is None:
             return bare
-        if not isinstance(value, bool):
-            form = running.form(spelling)
-            if form is not None:
-                return form.format(value=_text(value))
-            return f"{bare} {_text(value)}" if bare.startswith("-") else f"{bare}={_text(value)}"
-        on = value is not spelling.startswith(_NEGATION)
-        if bare.startswith("-"):
-            return bare if on else running.off(spelling) or f"drop {bare}"
-        return f"{bare}={str(on).lower()}"
+        if isinstance(value, bool):
+            return _switch(spelling, value, running)
+        text = running.word(spelling, _counted(value, running.unit(spelling)))
+        form = running.form(spelling)
+        if form is not None:
+            return form.format(value=text)
+        if " " in text and not text.startswith(("'", '"')):
+            return bare  # words for a reader, not a value to type
+        return f"{bare} {text}" if bare.startswith("-") else f"{bare}={text}"
 
     def live(self, system: str | None, name: str) -> bool:
         """Whether the bundled engine takes the knob while requests run; no other engine does for a sizing knob."""
@@ -99,7 +102,8 @@ def knob_table() -> Knobs:
 
 
 def _knob(name: str, row: Mapping[str, Any]) -> Knob:
-    spellings = {system: _names(row.get(system)) for system in SYSTEMS if row.get(system)}
+    named = {system: (*_names(row.get(system)), *more_spellings(system).get(name, ())) for system in SYSTEMS}
+    spellings = {system: names for system, names in named.items() if names}
     live = (row.get("live") or {}).get("engine")
     return Knob(
         name, row["means"], row.get("unit"), str(row["values"]), spellings, _names(row.get("also")), row["engine"], live
@@ -126,5 +130,23 @@ def _normal(spelling: str) -> str:
     return re.split(r"[ =]", spelling.strip(), maxsplit=1)[0].lstrip("-").replace("-", "_").lower()
 
 
-def _text(value: Value) -> str:
+def _switch(spelling: str, value: bool, running: Running) -> str:
+    bare = spelling.removeprefix(_NEGATION)
+    on = value is not spelling.startswith(_NEGATION)
+    worded = running.on(spelling) if on else running.off(spelling)
+    if worded is not None:
+        return worded
+    if bare.startswith("-"):
+        return bare if on else f"drop {bare}"
+    return f"{bare}={str(on).lower()}"
+
+
+def _counted(value: Value, unit: float | None) -> str:
+    """A value as typed: numbers and sizes ("8 GiB") in what the flag counts."""
+    size = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if unit is not None and size is not None:
+        value = float(size[1]) * _SIZES[size[2]]
+    if unit is not None and isinstance(value, int | float):
+        value = value / unit
+        value = math.floor(value) if value >= 1 else value  # several of these flags take whole numbers alone
     return f"{value:g}" if isinstance(value, float) else str(value)

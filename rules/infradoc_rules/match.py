@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeGuard
 
 from infradoc_rules.match_parse import (
@@ -55,6 +55,20 @@ def leading_value(expr: MatchExpr, frame: SignalFrame) -> float | None:
     """The number on the left of a comparison (or the whole value), as evidence; None when it is no known number."""
     tree = expr.tree.left if isinstance(expr.tree, ast.Compare) else expr.tree
     return number(_Run(frame.events, frame.facts).value(tree))
+
+
+def value_of(node: ast.expr, frame: SignalFrame) -> Result:
+    """The value of one part of a checked tree."""
+    return _Run(frame.events, frame.facts).value(node)
+
+
+def source_of(events: Collection[str], facts: Collection[str], frame: SignalFrame) -> str | None:
+    """The last line that one of the events came from; without events the line that a fact was read or derived from."""
+    for event in reversed(frame.events) if events else ():
+        if event.name in events and event.source:
+            return event.source
+    held = (frame.facts[name].source for name in sorted(facts) if name in frame.facts)
+    return next((source for source in held if source), None)
 
 
 def truth(result: Result) -> bool | None:
@@ -206,5 +220,7 @@ __all__ = [
     "evaluate_match",
     "leading_value",
     "parse_match",
+    "source_of",
     "truth",
+    "value_of",
 ]

@@ -196,6 +196,7 @@ class Rule(_Part):
     cause: Text
     impact: Text
     falsifier: Text
+    set_aside: Text | None = None  # what it would take, where it was considered and is not what was found
     false_alarms: tuple[str, ...] = ()
     verify: Verify = Verify()
 

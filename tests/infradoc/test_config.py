@@ -133,3 +133,29 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
 def test_nested_too_deep(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(write(tmp_path, "a = " + "[" * 20_000))
+
+
+def test_tables_of_other_parts_are_carried_as_they_are(tmp_path: Path) -> None:
+    text = (
+        GOOD
+        + '[alerts]\nlang = "zh"\n[alerts.sinks.a]\nkind = "slack"\n[watch]\nperiod = "1s"\n[tui]\ntheme = "dark"\n'
+    )
+    config = load_config(write(tmp_path, text))
+    assert config.alerts == {"lang": "zh", "sinks": {"a": {"kind": "slack"}}}
+    assert config.watch == {"period": "1s"} and config.tui == {"theme": "dark"}
+    assert config.folder == tmp_path
+
+
+def test_a_part_names_the_line_of_its_fault_in_its_own_table(tmp_path: Path) -> None:
+    text = '[alerts.sinks.a]\nurl = "x"\n[alerts.sinks.b]\nkind = "slack"\nurl = "y"\n'
+    config = load_config(write(tmp_path, text))
+    assert str(config.error_at("alerts.sinks.b.url", "is bad", "Mend it.")).endswith(
+        "infradoc.toml:5: alerts.sinks.b.url: is bad. Mend it."
+    )
+    assert "infradoc.toml:3: alerts.sinks.b.key" in str(config.error_at("alerts.sinks.b.key", "is missing"))
+
+
+@pytest.mark.parametrize("part", ["alerts", "watch", "tui"])
+def test_a_part_that_is_no_table(tmp_path: Path, part: str) -> None:
+    with pytest.raises(ConfigError, match=rf"infradoc.toml:1: {part}: must be a table"):
+        load_config(write(tmp_path, f"{part} = 5\n"))

@@ -221,3 +221,63 @@ def test_what_went_wrong_first(name, cause):
     first = Event(name, 0, {"name": "worker"}, source="other.log:1")
     facts = facts_of([first, *events_of(WATCHDOG.format(rank=1, seq=900))])
     assert facts["collective.cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("lines", "facts", "nodes"),
+    [
+        (["Channel 00/0 : 9[1] -> 0[0] [receive] via NET/Socket/0"], {}, 2),
+        (["Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0"], {}, 1),  # one host may do without shared memory
+        (["Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"], {"topo.gpus": 1}, 1),
+        (["comm 0x1 rank 0 nranks 16 cudaDev 0 - Init COMPLETE", "Using network Socket"], {"topo.gpus": 8}, 2),
+    ],
+)
+def test_hosts_by_ranks_and_devices(lines, facts, nodes):
+    assert facts_of(events_of(*lines), **facts)["comm.nodes"] == nodes
+
+
+def test_several_settings_on_one_line():
+    line = "NCCL_DEBUG=INFO NCCL_IB_DISABLE=0 NCCL_IB_HCA=mlx5_0,mlx5_1 NNODES=2 llamafactory-cli train sft.yaml"
+    found = facts_of(events_of(line, "NET/IB : No device found.", "Using network Socket"), **{"train.nodes": 2})
+    assert found["comm.slow_path"] == "ib_not_used"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["DistStoreError: Timed out after 1801 seconds waiting for clients. 6/8 clients joined."], "absent"),
+        (
+            ["ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."],
+            "gone",
+        ),
+        (["*** STEP 8.0 ON c2 CANCELLED AT 2025-02-02T06:00:12 ***", "ncclRemoteError: A call failed"], "stopped"),
+        (["NCCL WARN Call to connect returned Connection refused, retrying"], None),
+    ],
+)
+def test_runs_that_end_without_a_watchdog(lines, cause):
+    assert facts_of(events_of(*lines)).get("collective.cause") == cause
+
+
+def test_lines_without_a_sequence_are_no_other_collective():
+    stuck = "[PG 0 Rank 2] ProcessGroupNCCL's watchdog got stuck for 600 seconds without making progress"
+    lines = [WATCHDOG.format(rank=rank, seq=900) for rank in (0, 1)]
+    assert facts_of(events_of(*lines, stuck))["collective.cause"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("fields", "hang"),
+    [
+        ({"without_peer": 13.0, "with_peer": 2.1, "unfinished": False}, "slow"),
+        ({"without_peer": 13.0, "unfinished": True}, "slow"),
+        ({"without_peer": 13.0, "with_peer": 26.0, "unfinished": False}, None),
+    ],
+)
+def test_measured_copies_between_devices(fields, hang):
+    assert facts_of([Event("p2p_bandwidth", 0, fields)]).get("comm.hang") == hang
+
+
+def test_refused_peer_copies_count_where_the_run_ends_with_them():
+    line = "NCCL WARN Cuda failure 'peer access is not supported between these two devices'"
+    assert "comm.hang" not in facts_of(events_of(line))
+    ended = "ncclUnhandledCudaError: Call to CUDA function failed."
+    assert facts_of(events_of(line, ended))["comm.hang"] == "refused"

@@ -145,3 +145,9 @@ def test_a_metrics_page_alone_says_nothing_of_refusals():
     counted = {"metrics__llm_requests_finished_total__length": 90, "metrics__llm_requests_finished_total__stop": 10}
     found = _facts(**counted)
     assert found["length.capped_share"] == 0.9 and "length.refused" not in found
+
+
+@pytest.mark.parametrize(("asked", "kept", "cut"), [(1024, 221, 1), (1024, 900, 0), (None, 221, 0)])
+def test_an_answer_far_shorter_than_asked_is_a_cut(asked, kept, cut):
+    fields = {"kept_tokens": kept, "part": "output", **({"tokens": asked} if asked else {})}
+    assert _facts(("request_truncated", fields))["length.cut"] == cut

@@ -186,3 +186,27 @@ def test_the_method_in_a_name(name, method):
 
 def test_nothing_of_the_subject_gives_no_fact():
     assert facts_of("INFO:     Application startup complete.") == {}
+
+
+@pytest.mark.parametrize(
+    ("forms", "cause"),
+    [(("F16", "IQ2_XXS"), "quantization"), (("F16", "BF16"), "none"), (("Q4_K_M", "IQ2_XXS"), "none")],
+)
+def test_perplexities_of_files_whose_format_the_tool_names(forms, cause):
+    lines = []
+    for form, value in zip(forms, (6.2331, 15.1184), strict=True):
+        lines += [f"llm_load_print_meta: model ftype      = {form}", f"Final estimate: PPL = {value} +/- 0.04"]
+    assert facts_of(*lines)["quality.cause"] == cause
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tensor([[nan, nan, nan,  ..., nan]], device='cuda:0', dtype=torch.float16)",
+        "'<pad><pad><pad><pad><pad><pad>'",
+        "!!!!!!!!!!!!!!!!!!!!!!!!",
+    ],
+)
+def test_broken_values_in_a_console(line):
+    code = 'model = AutoModelForCausalLM.from_pretrained("m", torch_dtype=torch.float16)'
+    assert facts_of(code, line)["quality.cause"] == "fp16"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.patterns import scan
 from infradoc_rules.summaries import training
-from infradoc_rules.summaries.runs import runs_of
+from infradoc_rules.summaries.runs import runs_of, steps_once
 
 
 def events_of(*lines, source="train.log"):
@@ -49,11 +49,64 @@ def hf(loss, norm="1.2", epoch=0.1):
         ("step 100, loss 3.2", 3.2),
         ('{"current_steps": 10, "total_steps": 300, "loss": 1.23, "lr": 1e-05, "epoch": 0.1}', 1.23),
         ("iter 5  grad_accum_iter 4  loss 0.1312  time 431.0 s/iter  samples/s 9.5", 0.1312),
+        ("[titan] root - INFO - step: 10  loss:  7.1234  memory: 50.12GiB(63.33%)  tps: 2,310  mfu: 14.1%", 7.1234),
+        ("Epoch 0:   6%|##   | 320/5001 [06:28<94:39,  1.37it/s, loss=2.6, v_num=95, global_step=320]", 2.6),
+        (
+            "Training: 2023-03-14-Speed 2178.40 samples/sec   Loss 9.1   Epoch: 0   Global Step: 20   Required: 9",
+            9.1,
+        ),
+        ("step 250: train loss 2.41, val loss 2.45", 2.41),
     ],
 )
 def test_formats_of_steps(line, loss):
-    steps = [event for event in events_of(line) if event.name == "train_step"]
+    steps = [event for event in steps_once(events_of(line)) if event.name == "train_step"]
     assert [step.fields["loss"] for step in steps] == [loss]
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("[iter 10] loss 0.8821 iter_time 110.4s samples/s 9.3", 110.4),
+        ("step 4998 | loss 1.7712 | 1.91 s/step | 34.2k tok/s", 1.91),
+    ],
+)
+def test_step_times_of_any_logger(line, seconds):
+    (step,) = steps_once(events_of(line))
+    assert step.fields["seconds"] == seconds and "loss" in step.fields
+
+
+def test_a_loss_on_held_out_data_is_no_step():
+    found = steps_once(events_of("step 250 | val loss 2.45", "{'eval_loss': 1.5, 'epoch': 0.5}"))
+    assert [event.name for event in found] == ["eval_loss", "eval_loss"]
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "rows", "verdict"),
+    [
+        (8, [(9.3, 0.1, 1.17), (8.9, 0.2, 1.12)], "multiplied"),
+        (16, [(0.084, 0.06, 1.34), (0.082, 0.1, 1.31)], "divided"),
+        (16, [(1.31, 0.5, 1.35), (0.12, 3.0, 1.9)], "unknown"),  # the last epoch knows the data by heart
+        (8, [(1.2, 0.1, 1.17)], "unknown"),
+        (2, [(2.4, 0.1, 1.2)], "unknown"),  # too small a factor: held-out data may be that much easier
+    ],
+)
+def test_training_loss_against_held_out_loss(accumulation, rows, verdict):
+    lines = [f"Gradient Accumulation steps = {accumulation}"]
+    for loss, epoch, held_out in rows:
+        lines += [hf(loss, epoch=epoch), f"{{'eval_loss': {held_out}, 'epoch': {epoch}}}"]
+    assert facts_of(events_of(*lines))["train.loss_scaling"] == verdict
+
+
+def test_a_gradient_scale_of_zero_is_dead():
+    lines = [f"Epoch: 0   Global Step: {step}   Fp16 Grad Scale:  0   Required: 9 hours" for step in (20, 30)]
+    found = facts_of(events_of(*lines))
+    assert (found["train.numbers"], found["train.precision"]) == ("skipping", "fp16")
+
+
+def test_a_configuration_with_dots():
+    lines = ["  gradient_accumulation_steps .. 16", "  fp16 ............................ True"]
+    found = facts_of(events_of(*lines))
+    assert (found["train.accumulation"], found["train.precision"]) == (16, "fp16")
 
 
 def test_a_heading_begins_a_run():

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from infradoc.artefacts.kinds.tables import Row, percent_of, rows_of, size_of
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
+from infradoc.sources.launch import launch_facts, system_of
 from infradoc_rules.model import Event, Fact, Value
 
 _STAMP = re.compile(r"(?:(\d{4}-\d\d-\d\d)[T ])?(?<![\d:])(\d\d:\d\d(?::\d\d)?)(?![\d:])")
@@ -219,12 +220,19 @@ class _Reader:
             cells = row.cells
             name = cells.get("COMMAND") or cells.get("CMD") or cells.get("COMM") or cells.get("ARGS") or cells["NAME"]
             size = cells.get("RES") or cells.get("RSS")
+            self._launched(name, row.index)
             pid = cells.get("PID", "")
             self._event("process_usage", row.index, {
                 "name": name[:200], "pid": int(pid) if pid.isdigit() else None,
                 "cores": percent_of(cells["%CPU"]) if "%CPU" in cells else None,
                 "bytes": _whole(size_of(size, 1024)) if size else None,
             })  # fmt: skip
+
+    def _launched(self, command: str, index: int) -> None:
+        """The flags of a server in a row with its whole command; the first such process stands for its workers."""
+        if " -" in command and self.out.system is None and (system := system_of(command)) is not None:
+            self.out.system = system
+            self.out.facts += launch_facts(command, self.segment.place(index))
 
     def _docker(self, rows: Sequence[Row]) -> None:
         for row in rows:

@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 from infradoc.sources.launch import comment_facts
-from infradoc.sources.launch_python import CALL, ENVIRON, call_end, code_facts, code_system
+from infradoc.sources.launch_python import CALL, ENVIRON, call_end, code_facts, code_system, is_engine
 
 _LONGEST = 120  # lines of one call
 _BEGIN = re.compile(r"^\s*(?:\w+ ?(?:: ?[\w.\[\]]+ ?)?= ?)?(?:await |return )?(?:[\w.]{1,80}\(\s*)?$")
 _IMPORT = re.compile(r"^(?:from|import) (?:vllm|sglang|lmdeploy|tensorrt_llm)\b")
+# Lines above a call that belong to the same piece of code.
+_SCENE = re.compile(
+    r"^(?:(?:from|import) \w|#(?!#)|\s*os\.environ\[|\s*[A-Za-z_]\w* ?(?::[^=]{1,40})?= ?[\"'\d({\[TF]|\s*$"
+    r"|if __name__|(?:async )?def \w+\([^)]*\).*:$)"
+)
+_SCENE_LINES = 60
 _FRAME = re.compile(r'^.{0,200}File "')
 
 
@@ -28,7 +34,7 @@ class LaunchCodeKind:
         while index < len(lines):
             end = _call(lines, index)
             if end is not None:
-                found.append((index, end))
+                found.append((_above(lines, index), end))
             index = end or index + 1
         if not found:
             return []
@@ -48,8 +54,28 @@ def _call(lines: Sequence[str], index: int) -> int | None:
     if found is None or not _BEGIN.match(line[: found.start()]) or (index and _FRAME.match(lines[index - 1])):
         return None
     text = "\n".join(lines[index : index + _LONGEST])
+    if not _is_ours(lines, index, text, found):
+        return None
     end = call_end(text)
     return None if end is None else index + text.count("\n", 0, end) + 1
+
+
+def _is_ours(lines: Sequence[str], index: int, text: str, found: re.Match[str]) -> bool:
+    """Whether the call is an engine's, as the code above it or its own words tell."""
+    if any("lmdeploy" in line for line in lines[max(0, index - _SCENE_LINES) : index]):
+        return True
+    again = CALL.search(text)
+    return again is not None and again.start() == found.start() and is_engine(text, again)
+
+
+def _above(lines: Sequence[str], index: int) -> int:
+    """Where the piece of code begins that a call ends: imports, constants and variables above it."""
+    start = index
+    while start and index - start < _SCENE_LINES and _SCENE.match(lines[start - 1]):
+        start -= 1
+    while start < index and not lines[start].strip():
+        start += 1
+    return start
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""systemd units, Dockerfiles, Ollama's Modelfile and files of variables that start a server we know."""
+"""systemd units, supervisord programs, Dockerfiles, Ollama's Modelfile and files of variables that start an engine."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from collections.abc import Callable, Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
-from infradoc.sources.launch_units import dockerfile_facts, modelfile_facts, unit_facts, variables_facts
+from infradoc.sources.launch_units import (
+    dockerfile_facts,
+    modelfile_facts,
+    supervisor_facts,
+    unit_facts,
+    variables_facts,
+)
 from infradoc_rules.model import Fact
 
 Facts = Callable[[str, str | None], list[Fact]]
 _FORMS: tuple[tuple[re.Pattern[str], re.Pattern[str], Facts], ...] = (
+    (  # supervisord
+        re.compile(r"^command ?=."),
+        re.compile(r"^(?:\[(?:program|group|supervisord|unix_http_server)\S*\]$|[a-z_]{3,30} ?=|[ \t]+\S)"),
+        supervisor_facts,
+    ),
     (  # what a run of lines holds at least once, what its lines look like
-        re.compile(r"^(?:ExecStart ?=.|Environment ?=.)"),
-        re.compile(r"^(?:\[(?:Unit|Service|Install)\]$|[A-Z][A-Za-z]{2,30} ?=)"),
+        re.compile(r"^(?:ExecStart|Environment|Image) ?=."),
+        re.compile(r"^(?:\[(?:Unit|Service|Install|Container)\]$|[A-Z][A-Za-z]{2,30} ?=)"),
         unit_facts,
     ),
     (
@@ -30,8 +41,8 @@ _FORMS: tuple[tuple[re.Pattern[str], re.Pattern[str], Facts], ...] = (
         modelfile_facts,
     ),
     (
-        re.compile(r"^(?:export )?OLLAMA_[A-Z_]+=\S*$"),
-        re.compile(r"^(?:export )?OLLAMA_[A-Z_]+=\S*$"),
+        re.compile(r"^(?:export )?(?:OLLAMA|LLAMA_ARG)_[A-Z_]+=\S*$"),
+        re.compile(r"^(?:export )?(?:OLLAMA|LLAMA_ARG)_[A-Z_]+=\S*$"),
         variables_facts,
     ),
 )

@@ -8,7 +8,8 @@ One scrape, several after one another, or samples with their own time stamps (a 
     metrics.<signal>.mean      of a histogram: sum over count
     metrics.seconds            from the first to the last of metrics.scrapes
 
-Of other exporters the memory of a container is kept, as proc_resident_memory_bytes{role="container"}.
+Of other exporters the memory of a container is kept, as proc_resident_memory_bytes{role="container"}, and what DCGM's
+says of devices becomes `gpu_state` events.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from infradoc.artefacts.kinds import dcgm
+from infradoc.artefacts.kinds.nvidia_state import facts_of
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
 from infradoc.model import Sample
@@ -70,7 +73,9 @@ class MetricsKind:
                 samples[name, labels].append((when, value))
         place = segment.place(0)
         out.series = [_series(name, labels, points) for (name, labels), points in samples.items()]
-        out.events += _memory(out.series, place)
+        devices = dcgm.events(scrapes, place)
+        out.events += [*_memory(out.series, place), *devices]
+        out.facts += facts_of(devices, segment)
         out.facts += [Fact(fact.name, fact.value, "metrics", place) for fact in _facts(samples, scrapes)]
         if out.system:
             out.facts.append(Fact("target.system", out.system, "metrics", place))

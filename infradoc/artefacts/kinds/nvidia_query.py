@@ -35,6 +35,8 @@ _FIELDS: dict[tuple[str, str], str] = {
     ("Clocks", "SM"): "clock_hertz",
     ("Max Clocks", "SM"): "clock_max_hertz",
 }
+_LANES = {("PCIe Generation", "Current"): "pcie_generation", ("PCIe Generation", "Max"): "pcie_generation_max"}
+_LANES |= {("Link Width", "Current"): "pcie_width", ("Link Width", "Max"): "pcie_width_max"}
 _UNCORRECTED = re.compile(r"^(?:DRAM|SRAM) Uncorrectable|^Double Bit(?: ECC)?$|Uncorrectable Error$")
 
 
@@ -104,6 +106,9 @@ def _take(device: _Device, path: Sequence[str], key: str, value: str, place: str
         _process(device, key, value, place, line)
     elif key == "GPU Recovery Action" and value not in ("None", "N/A"):
         device.fields["failed"] = f"recovery action: {value}"
+    elif path and (path[-1], key) in _LANES:
+        lanes = value.rstrip("x")
+        device.fields[_LANES[path[-1], key]] = int(lanes) if lanes.isdigit() else None
     elif key == "Performance State":
         device.fields["pstate"] = int(value[1:]) if value[1:].isdigit() else None
     else:

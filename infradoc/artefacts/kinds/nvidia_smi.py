@@ -10,7 +10,7 @@ from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 
 _FORMS = (nvidia_table, nvidia_query, nvidia_series)
-_SIGNS = ("NVSMI", "SMI", "MiB", "utilization", "clocks", "Clocks ", "memory.", "power.", "# gpu", "GPU ")
+_SIGNS = ("NVSMI", "SMI", "MiB", "utilization", "clocks", "Clocks ", "memory.", "power.", "# gpu", "GPU ", "pcie.")
 
 
 class NvidiaSmiKind:

@@ -89,7 +89,8 @@ def process_event(gpu: int, pid: str, name: str, size: float | None, place: str,
 
 def facts_of(events: Sequence[Event], segment: Segment) -> list[Fact]:
     """gpu.name, gpu.count, gpu.total_bytes, gpu.memory_bytes (of one device), gpu.used_bytes, gpu.utilization (both of
-    the busiest device in the last snapshot), gpu.utilization_median (of several snapshots), gpu.power_share."""
+    the busiest device in the last snapshot), gpu.utilization_median (of several snapshots), gpu.power_share;
+    pcie.width, pcie.width_max, pcie.narrow of the device with the fewest of its lanes."""
     states = [event for event in events if event.name == "gpu_state"]
     if not states:
         return []
@@ -110,8 +111,22 @@ def facts_of(events: Sequence[Event], segment: Segment) -> list[Fact]:
     if len(states) > len(last):
         busiest = [list(_numbers((e for e in states if e.fields["gpu"] == gpu), "utilization")) for gpu in last]
         facts["gpu.utilization_median"] = max((median(values) for values in busiest if values), default=None)
+    facts |= _link(last.values())
     place = segment.place(0)
     return [Fact(name, value, "file", place) for name, value in facts.items() if value is not None]
+
+
+def _link(states: Iterable[Event]) -> dict[str, Value | None]:
+    """The lanes of the slot. Its generation is no sign: it falls while the device is idle, by design."""
+    pairs = [
+        (now, most)
+        for event in states
+        if (now := event.fields.get("pcie_width")) and (most := event.fields.get("pcie_width_max"))
+    ]
+    if not pairs:
+        return {}
+    now, most = min(pairs, key=lambda pair: pair[0] / pair[1])  # type: ignore[operator]
+    return {"pcie.width": now, "pcie.width_max": most, "pcie.narrow": now < most}  # type: ignore[operator]
 
 
 def _capped(event: Event) -> bool:

@@ -84,6 +84,8 @@ def _is_answer(value: Mapping[str, Any]) -> bool:
         return all(isinstance(choice, dict) for choice in choices)
     if "done" in value and ("response" in value or "message" in value):
         return True
+    if value.get("object") == "response" and isinstance(value.get("status"), str):
+        return True
     return any(key in value for key in _ANSWER_KEYS if key not in ("choices", "done", "outputs"))
 
 
@@ -154,6 +156,9 @@ def _ends(value: Mapping[str, Any], meta: Mapping[str, Any]) -> Iterator[tuple[s
             text = choice.get("text", message.get("content") if isinstance(message, dict) else None)
             yield reason_of(choice.get("finish_reason")), text if isinstance(text, str) else None
         return
+    if value.get("object") == "response":
+        yield _end_of_response(value)
+        return
     message = value.get("message")
     text = value.get("generated_text", value.get("response", value.get("text", value.get("text_output"))))
     text = message.get("content") if isinstance(message, dict) else text
@@ -164,6 +169,21 @@ def _ends(value: Mapping[str, Any], meta: Mapping[str, Any]) -> Iterator[tuple[s
     if reason is None and value.get("stopped_eos") is True:
         reason = "stop"
     yield reason_of(reason), text if isinstance(text, str) else None
+
+
+def _end_of_response(value: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """OpenAI's newer form: a status, the details of an incomplete answer, and a list of output items."""
+    details = value.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, dict) else value.get("status")
+    items = value.get("output")
+    parts = [
+        str(part.get("text", ""))
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("content"), list)
+        for part in item["content"]
+        if isinstance(part, dict)
+    ]
+    return reason_of(reason), "".join(parts) if parts else None
 
 
 def reason_of(value: object) -> str | None:

@@ -32,7 +32,7 @@ class TrainerStateKind:
         return json_spans(lines, _is_state)
 
     def read(self, segment: Segment) -> Artefact:
-        """One `train_config` that marks the run, then a `train_step` for each logged loss."""
+        """One `train_config` that marks the run, then each logged loss: a `train_step`, or an `eval_loss`."""
         out = Artefact()
         try:
             state = json.loads("\n".join(segment.lines))
@@ -43,11 +43,21 @@ class TrainerStateKind:
             return out
         places = _places(segment)
         out.events.append(Event("train_config", 0, _settings(state), source=segment.place(0), text="log_history"))
-        rows = [row for row in state["log_history"] if isinstance(row, dict) and "loss" in row]
+        rows = [row for row in state["log_history"] if isinstance(row, dict) and ("loss" in row or "eval_loss" in row)]
         for index, row in enumerate(rows):
             place = places[index] if index < len(places) else segment.place(0)
-            out.events.append(Event("train_step", 0, _numbers(row), source=place, text=json.dumps(row)[:400]))
+            out.events += _logged(row, place)
         return out
+
+
+def _logged(row: Mapping[str, Any], place: str) -> list[Event]:
+    text = json.dumps(row)[:400]
+    held_out = row.get("eval_loss")
+    if "loss" in row:
+        return [Event("train_step", 0, _numbers(row), source=place, text=text)]
+    if isinstance(held_out, bool) or not isinstance(held_out, int | float) or not math.isfinite(held_out):
+        return []
+    return [Event("eval_loss", 0, {**_numbers(row), "loss": float(held_out)}, source=place, text=text)]
 
 
 def _is_state(value: object) -> bool:
@@ -71,5 +81,6 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def _places(segment: Segment) -> list[str]:
-    """Where each loss stands, in order: a `"loss"` key a line at most in every way of writing the file."""
-    return [segment.place(index) for index, line in enumerate(segment.lines) if '"loss"' in line]
+    """Where each loss stands, in order: one such key a line at most in every way of writing the file."""
+    keys = ('"loss"', '"eval_loss"')
+    return [segment.place(index) for index, line in enumerate(segment.lines) if any(key in line for key in keys)]

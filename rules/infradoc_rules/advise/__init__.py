@@ -27,10 +27,13 @@ from infradoc_rules.advise import (
     startup_limits,
     startup_room,
     startup_sharing,
+    startup_weights,
     throughput,
     training,
+    upgrade,
 )
 from infradoc_rules.advise.base import Advice
+from infradoc_rules.advise.flags import from_later_version, lacks
 from infradoc_rules.model import Action
 
 # What a rule may name under `advise`. A function gives no action where its change would not help on this target.
@@ -87,8 +90,9 @@ ADVISERS: Mapping[str, Callable[[Advice], Action | None]] = {
     "lower_len_to_fit": startup.lower_len_to_fit,
     "lower_len_without_chunks": startup.lower_len_without_chunks,
     "lower_step_at_start": startup.lower_step_at_start,
-    "raise_tensor_parallel": startup.raise_tensor_parallel,
-    "use_smaller_checkpoint": startup.use_smaller_checkpoint,
+    "raise_tensor_parallel": startup_weights.raise_tensor_parallel,
+    "use_smaller_checkpoint": startup_weights.use_smaller_checkpoint,
+    "lower_seqs_for_profile": startup_weights.lower_seqs_for_profile,
     "quantize_kv_cache": startup.quantize_kv_cache,
     "lower_layers_on_device": startup.lower_layers_on_device,
     "share_over_foreign": startup_sharing.share_over_foreign,
@@ -121,7 +125,7 @@ ADVISERS: Mapping[str, Callable[[Advice], Action | None]] = {
     "upgrade_for_length": startup_limits.upgrade_for_length,
     "change_attention_backend": startup_limits.change_attention_backend,
     "lower_kernel_stages": startup_limits.lower_kernel_stages,
-    "upgrade_for_kernel": startup_limits.upgrade_for_kernel,
+    "upgrade_for_kernel": upgrade.upgrade_for_kernel,
     "show_devices": communication.show_devices,
     "enable_peer_copies": communication.enable_peer_copies,
     "enable_nccl_ib": communication.enable_nccl_ib,
@@ -154,9 +158,10 @@ ADVISERS: Mapping[str, Callable[[Advice], Action | None]] = {
     "lower_len_for_peak": peaks.lower_len_for_peak,
     "lower_scheduler_steps": peaks.lower_scheduler_steps,
     "lower_seqs_for_room": peaks.lower_seqs_for_room,
-    "upgrade_for_fragments": peaks.upgrade_for_fragments,
-    "upgrade_for_leak": peaks.upgrade_for_leak,
-    "upgrade_for_pool": peaks.upgrade_for_pool,
+    "upgrade_for_fragments": upgrade.upgrade_for_fragments,
+    "upgrade_for_leak": upgrade.upgrade_for_leak,
+    "upgrade_for_pool": upgrade.upgrade_for_pool,
+    "upgrade_for_quantization": upgrade.upgrade_for_quantization,
     "disable_mm_cache": peaks.disable_mm_cache,
     "lower_seqs_to_pool": peaks.lower_seqs_to_pool,
     "raise_watermark": peaks.raise_watermark,
@@ -176,19 +181,24 @@ ADVISERS: Mapping[str, Callable[[Advice], Action | None]] = {
     "limit_long_prefills": throughput.limit_long_prefills,
     "cut_prefill_chunk": throughput.cut_prefill_chunk,
     "order_shared_prefix": throughput.order_shared_prefix,
-    "upgrade_for_tokenizer": throughput.upgrade_for_tokenizer,
+    "upgrade_for_tokenizer": upgrade.upgrade_for_tokenizer,
     "raise_front_ends": throughput.raise_front_ends,
     "add_tokenizer_workers": throughput.add_tokenizer_workers,
     "cap_omp_threads": throughput.cap_omp_threads,
+    "use_more_threads": throughput.use_more_threads,
     "raise_quota": throughput.raise_quota,
     "move_seen_neighbours": throughput.move_seen_neighbours,
 }
 
 
 def actions_for(names: Iterable[str], advice: Advice) -> list[Action]:
-    """The actions of the named sizing functions, in the order of the rule: best first."""
-    found = (ADVISERS[name](advice) for name in names)
-    return [action for action in found if action is not None]
+    """The actions of the named sizing functions, in the order of the rule: best first.
+
+    A knob that the target's version lacks is named, with the version that has it, only where nothing else is left.
+    """
+    found = [action for name in names if (action := ADVISERS[name](advice)) is not None]
+    at_hand = [action for action in found if not lacks(advice, action)]
+    return at_hand or [later for action in found if (later := from_later_version(advice, action)) is not None][:1]
 
 
 __all__ = ["ADVISERS", "Advice", "actions_for"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infradoc_rules.actions import ACTIONS
+from infradoc_rules.advise.flags import knob_flag, on_cpu, shown_values, worded_flag
 from infradoc_rules.conditions import read_value, times
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, SignalFrame, Value
@@ -33,10 +34,10 @@ class Advice:
 
     @property
     def running(self) -> Running:
-        """The engine and the versions that are known."""
-        known = [self.fact(name) for name in ("target.version", "torch_version")]
-        engine, torch = (None if value is None else str(value) for value in known)
-        return Running(self.system, engine, torch)
+        """The engine, the versions that are known, and the device where it is known to be a CPU."""
+        known = [self.fact(name) for name in ("target.version", "torch_version", "target.engine_api")]
+        engine, torch, api = (None if value is None else str(value) for value in known)
+        return Running(self.system, engine, torch, "cpu" if on_cpu(self.frame.facts) else None, api)
 
     def fact(self, name: str) -> Value | None:
         """A fact's value, None when it is not known."""
@@ -84,29 +85,20 @@ class Advice:
         spec = ACTIONS[name]
         knobs = knob_table()
         known = spec.knob in self.frame.facts
+        flag = knob_flag(self, spec, to_value) if flag is None else worded_flag(self, spec, to_value, flag)
+        from_value, to_value = shown_values(self, spec, flag, from_value, to_value)
         return Action(
             knob=spec.knob,
             change=spec.change,
             why=why,
             from_value=from_value,
             to_value=to_value,
-            flag=self._worded(spec.knob, flag) if flag is not None else self._flag(spec.knob, to_value),
+            flag=flag,
             live=known and knobs.live(self.system, spec.knob),
             risk=spec.risk,
             cost=cost,
             name=name,
         )
-
-    def _flag(self, knob: str, value: Value | None) -> str | None:
-        """The engine's own spelling in its version; None for a knob that this engine or version does not have."""
-        entry = knob_table()[knob]
-        own = entry.engine is not None if self.system == "infradoc" else bool(entry.spellings.get(self.system or ""))
-        return knob_table().flag(self.system, knob, value, self.running) if own else None
-
-    def _worded(self, knob: str, flag: str) -> str | None:
-        """A flag that an adviser worded itself; what the start command sets already is surely there."""
-        given = self.frame.facts.get(knob)
-        return flag if given is not None and given.origin == "flag" else self.running.respell(flag)
 
 
 def round_up(value: float, step: float) -> int:

@@ -149,14 +149,23 @@ def repair_link(advice: Advice) -> Action | None:
 
 
 def disable_acs(advice: Advice) -> Action | None:
-    """ACS and the IOMMU redirect peer traffic to the root complex, where it stalls or arrives wrong."""
+    """ACS and the IOMMU redirect peer traffic to the root complex, where it stalls, crawls or arrives wrong.
+
+    None where peer copies are refused: then there is no traffic to redirect.
+    """
+    hang = advice.fact("comm.hang")
+    if hang == "refused":
+        return None
+    seen = ("direct copies are slow or never end", "直接拷贝很慢或无法结束")
+    if hang != "slow":
+        seen = ("ranks meet, then no byte moves", "各 rank 已连接但没有数据流动")
     return advice.action(
         "disable_acs",
         to_value=False,
         flag="iommu=pt (kernel command line), ACS off in the BIOS or by setpci",
         why=advice.say(
-            "ranks meet, then no byte moves: PCIe access control or the IOMMU in translated mode redirects peer copies",
-            "各 rank 已连接但没有数据流动：PCIe 访问控制（ACS）或处于转换模式的 IOMMU 改变了对等拷贝的路径",
+            f"{seen[0]}: PCIe access control or the IOMMU in translated mode redirects peer copies",
+            f"{seen[1]}：PCIe 访问控制（ACS）或处于转换模式的 IOMMU 改变了对等拷贝的路径",
         ),
         cost=advice.say(
             "a reboot; virtual machines on this host are the losers: less isolation between their devices",
@@ -189,5 +198,6 @@ def _p2p_is_off(advice: Advice) -> bool:
         event.name == "nccl_setting"
         and event.fields.get("name") == "NCCL_P2P_DISABLE"
         and str(event.fields.get("value")).strip(".") == "1"
+        and "lease set" not in (event.text or "")  # a message that asks for it
         for event in advice.frame.events
     )

@@ -151,52 +151,6 @@ def lower_seqs_for_room(advice: Advice) -> Action | None:
     )
 
 
-def _upgrade(advice: Advice, en: str, zh: str) -> Action:
-    present = advice.fact("target.version")
-    return advice.action(
-        "upgrade_engine",
-        from_value=str(present) if present else None,
-        why=advice.say(en, zh),
-        cost=advice.say(
-            "a restart with a version to be tried first: whoever relies on the present one is the loser",
-            "需要换版本重启并先行验证：受损的是依赖现版本的一方",
-        ),
-    )
-
-
-def upgrade_for_fragments(advice: Advice) -> Action | None:
-    """A build that leaves no holes behind. None where no engine is named."""
-    if advice.system is None:
-        return None
-    return _upgrade(
-        advice,
-        "holes that loading leaves in cached segments are a fault of the engine; later builds give them back",
-        "加载权重时在缓存段中留下空洞是引擎的缺陷，后续版本会归还",
-    )
-
-
-def upgrade_for_leak(advice: Advice) -> Action | None:
-    """A build without the leak. None where no engine is named."""
-    if advice.system is None:
-        return None
-    hourly = advice.number("growth.per_hour")
-    rate = f" ({mebibytes(hourly)}/h)" if hourly else ""
-    return _upgrade(
-        advice,
-        f"memory that grows with requests{rate} is a fault of the software: look among the fixes of later builds",
-        f"随请求数增长的内存{rate}是软件缺陷；请在后续版本的修复中查找",
-    )
-
-
-def upgrade_for_pool(advice: Advice) -> Action:
-    """A build whose pool adds up."""
-    return _upgrade(
-        advice,
-        "a slot or block lost after a failed request is a fault of the engine, mended in later builds",
-        "请求失败或中止后丢失的槽或块是引擎缺陷，后续版本已修复",
-    )
-
-
 def disable_mm_cache(advice: Advice) -> Action | None:
     """No cache of processed images. None where the load has none, or it is off."""
     images = advice.fact("growth.multimodal") is True
@@ -218,7 +172,9 @@ def disable_mm_cache(advice: Advice) -> Action | None:
 
 
 def lower_seqs_to_pool(advice: Advice) -> Action | None:
-    """As many requests at once as the pool held without taking blocks away."""
+    """As many requests at once as the pool held without taking blocks away. None where a handful fills it."""
+    if advice.fact("serving.pool_bound") is True:
+        return None
     present = advice.number("max_num_seqs") or advice.number("serving.limit")
     running, usage = advice.number("serving.running_median"), advice.number("serving.kv_median")
     target = None

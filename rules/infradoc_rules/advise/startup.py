@@ -14,17 +14,10 @@ from infradoc_rules.advise.device import (
     others_share,
     present_share,
 )
-from infradoc_rules.knobs import knob_table
+from infradoc_rules.advise.startup_account import joined, requests_of
 from infradoc_rules.model import Action, Value
 
 _NO_SHARE = ("llamacpp", "ollama", "infradoc")  # nothing is derived from a share there
-_QUANTIZED = {
-    "vllm": "AWQ or FP8",
-    "sglang": "AWQ or FP8",
-    "tgi": "AWQ or GPTQ",
-    "lmdeploy": "AWQ 4-bit",
-    "trtllm": "FP8",
-}
 _KV_8BIT: Mapping[str, Value] = {
     "vllm": "fp8",
     "sglang": "fp8_e5m2",
@@ -50,7 +43,7 @@ def raise_share_for_kv(advice: Advice) -> Action | None:
         "raise_gpu_memory_utilization",
         from_value=present,
         to_value=target,
-        why=_why_more(advice),
+        why=joined(advice, *_why_more(advice), _what_it_gives(advice, target)),
         cost=advice.say(
             "less room above the share: graph capture and unusual steps are the losers, they may run out of memory",
             "份额之上的余量变小：受损的是图捕获和少见的大步，它们可能内存不足",
@@ -58,21 +51,34 @@ def raise_share_for_kv(advice: Advice) -> Action | None:
     )
 
 
-def _why_more(advice: Advice) -> str:
+def _why_more(advice: Advice) -> tuple[str, str]:
     lacking = _lacking(advice)
     if counts_foreign_memory(advice) and others_share(advice):
-        return advice.say(
+        return (
             f"this version takes the {others_share(advice):.0%} of others for its own: the share has to cover them",
             f"该版本把其他进程占用的 {others_share(advice):.0%} 当成自己的：份额要把它们也包括进去",
         )
     if lacking:
-        return advice.say(
+        return (
             f"the KV cache gets all of the added share; {mebibytes(lacking)} are missing",
             f"增加的份额全部归 KV 缓存；还差 {mebibytes(lacking)}",
         )
-    return advice.say(
+    return (
         "the share covers weights, activations and KV together, and all that is added goes to KV",
         "该份额同时容纳权重、激活和 KV，增加的部分全部归 KV",
+    )
+
+
+def _what_it_gives(advice: Advice, target: float | None) -> tuple[str, str] | None:
+    """The requests of the account's share; where no share holds one, that the length has to go down as well."""
+    share, needed = advice.number("account.fit_share"), advice.number("account.needed_bytes")
+    if share is not None and target is not None and abs(share - target) < 0.005:
+        return requests_of(advice, "share")
+    if share is not None or not needed or advice.fact("account.problem") not in ("no_kv", "kv_too_small"):
+        return None
+    return (
+        f"one request of the whole length takes {mebibytes(needed)}, which no share leaves: lower the length as well",
+        f"一个最长的请求需要 {mebibytes(needed)}，任何份额都不够：还要降低长度",
     )
 
 
@@ -91,13 +97,16 @@ def _share_for_kv(advice: Advice, present: float | None) -> float | None:
         return None
     if counts_foreign_memory(advice) and others_share(advice):
         return round(min(LARGEST_SHARE, present + others_share(advice)), 2)
-    lacking, size = _lacking(advice), device_bytes(advice)
+    lacking, size = _lacking(advice), device_bytes(advice) or advice.number("account.device_bytes")
     if lacking is None or size is None:
-        return round(min(LARGEST_SHARE, present + 0.05), 2)
+        computed = advice.number("account.fit_share")
+        return computed if computed is not None and computed > present else round(min(LARGEST_SHARE, present + 0.05), 2)
     fitting = math.ceil((present + lacking / size) * 100 + 0.5) / 100
     if fitting > 0.97 and advice.fact("kv.verdict") == "none":
         return present  # no share holds it: smaller steps, quantized weights or more devices do
-    return round(min(LARGEST_SHARE, fitting), 2)
+    # A first block is not enough: the cache has to hold a longest request as well.
+    whole = (advice.number("account.needed_bytes") or 0.0) if advice.number("kv.needed_bytes") is None else 0.0
+    return round(min(LARGEST_SHARE, math.ceil((fitting + whole / size) * 100) / 100), 2)
 
 
 def lower_len_to_fit(advice: Advice) -> Action | None:
@@ -107,6 +116,8 @@ def lower_len_to_fit(advice: Advice) -> Action | None:
     left, needed = advice.number("kv.available_bytes"), advice.number("kv.needed_bytes")
     if fitting is None and asked and left and needed:
         fitting = asked * left / needed
+    if fitting is None:
+        fitting = advice.number("account.fit_max_len")
     if asked is not None and fitting is not None and fitting >= asked:
         return None
     target = int(fitting) if fitting else None
@@ -116,13 +127,26 @@ def lower_len_to_fit(advice: Advice) -> Action | None:
         "lower_max_model_len",
         from_value=int(asked) if asked else None,
         to_value=target,
-        why=advice.say(
+        why=joined(
+            advice,
             "the KV cache must hold one request of this length; it holds no longer one",
             "KV 缓存至少要放得下一个这样长的请求；目前放不下更长的",
+            _bytes_of_token(advice, target),
         ),
         cost=advice.say(
             "requests longer than this are refused: they are the losers", "更长的请求会被拒绝：受损的是长请求"
         ),
+    )
+
+
+def _bytes_of_token(advice: Advice, target: int | None) -> tuple[str, str] | None:
+    """What a token takes, and from which length on two requests run at once."""
+    size = advice.number("account.kv_bytes_per_token")
+    if not size or not target:
+        return None
+    return (
+        f"a token takes {size:,.0f} bytes of it on each GPU, so two requests fit from {target // 2:,} tokens down",
+        f"每个 token 在每张 GPU 上占 {size:,.0f} 字节，因此不超过 {target // 2:,} token 时可同时容纳两个请求",
     )
 
 
@@ -169,45 +193,6 @@ def lower_step_at_start(advice: Advice) -> Action | None:
     )
 
 
-def raise_tensor_parallel(advice: Advice) -> Action | None:
-    """Twice the devices. None for llama.cpp and Ollama, which spread layers by themselves."""
-    if advice.system in ("llamacpp", "ollama", "infradoc"):
-        return None
-    present = advice.number("tensor_parallel_size")
-    target = int(2 * (present or 1))
-    return advice.action(
-        "raise_tensor_parallel_size",
-        from_value=int(present) if present else None,
-        to_value=target,
-        why=advice.say(
-            "each device holds a part of the weights and of the KV cache",
-            "每个设备只存一部分权重和 KV 缓存",
-        ),
-        cost=advice.say(
-            "more devices: the budget is the loser; each step also waits for the exchange between them",
-            "需要更多设备：受损的是预算；每一步还要等待设备间通信",
-        ),
-    )
-
-
-def use_smaller_checkpoint(advice: Advice) -> Action:
-    """Quantized weights, or a smaller model where they are quantized already."""
-    done = str(advice.fact("quantization") or "none").lower() not in ("none", "null", "")
-    if done:
-        target = advice.say("a smaller model, or a checkpoint quantized throughout", "更小的模型，或完全量化的权重")
-    else:
-        method = _QUANTIZED.get(advice.system or "", "4-bit")
-        target = advice.say(f"{method} weights of this model", f"该模型的 {method} 权重")
-    return advice.action(
-        "use_smaller_checkpoint",
-        from_value=advice.fact("model_checkpoint"),
-        to_value=target,
-        flag=knob_table().flag(advice.system, "model_checkpoint"),
-        why=advice.say("weights take the same memory whatever the share is", "无论份额多少，权重占用的显存不变"),
-        cost=advice.say("callers are the losers: answers may get somewhat worse", "受损的是调用方：回答质量可能略降"),
-    )
-
-
 def quantize_kv_cache(advice: Advice) -> Action | None:
     """8 bits for keys and values: half the bytes a token. None where that is so already."""
     present = advice.fact("kv_cache_dtype")
@@ -219,7 +204,9 @@ def quantize_kv_cache(advice: Advice) -> Action | None:
         "quantize_kv_cache",
         from_value=present,
         to_value=_KV_8BIT.get(advice.system or "", "fp8"),
-        why=advice.say("the same memory holds twice the tokens", "同样的显存可容纳两倍的 token"),
+        why=joined(
+            advice, "the same memory holds twice the tokens", "同样的显存可容纳两倍的 token", requests_of(advice, "kv8")
+        ),
         cost=advice.say(
             "long contexts may lose accuracy: their callers are the losers",
             "长上下文的准确度可能下降：受损的是其调用方",

@@ -6,11 +6,15 @@ import math
 
 from infradoc_rules.advise.base import Advice, mebibytes
 from infradoc_rules.advise.device import device_bytes, is_v1, older_than, present_share
+from infradoc_rules.advise.startup_account import joined, requests_under
 from infradoc_rules.model import Action, Event
+from infradoc_rules.sizing.account import CONTEXT
 
 _STEP = 0.05  # of the device, at least: a graph or a sampler asks for more after what was refused
 _HEADROOM = 1.5  # over what the refused request lacked
+_FURTHER = 0.1  # of the device: what an estimate of the graphs may add to the step
 _V0_SEQS = 256  # vLLM's default of max_num_seqs outside the largest devices
+_USUAL_SEQS = (128, 256, 512, 1024)  # max_num_seqs as engines set it by themselves
 _PIXELS = 1_003_520  # 1280 x 28 x 28: about a thousand tokens an image for the Qwen VL family
 _PREFILL_TOKENS = 1024
 _NO_SHARE = ("llamacpp", "ollama", "infradoc")
@@ -26,19 +30,23 @@ def lower_share_for_room(advice: Advice) -> Action | None:
     lacking = max(want - (free or 0.0), 0.0) if want else None
     step = max(_STEP, lacking * _HEADROOM / size) if lacking and size else _STEP
     target = None if present is None else math.floor((present - step) * 100 + 1e-6) / 100
+    if target is not None:
+        target = min(target, max(_share_beside_graphs(advice, size), target - _FURTHER))
     if target is not None and target < 0.1:
         return None
     return advice.action(
         "lower_gpu_memory_utilization",
         from_value=present,
         to_value=target,
-        why=advice.say(
+        why=joined(
+            advice,
             f"{mebibytes(want)} were asked for above the KV pool and {mebibytes(free or 0.0)} were free"
             if want
             else "what runs beside the KV pool needs room above the share",
             f"KV 池之外要 {mebibytes(want)}，空闲只有 {mebibytes(free or 0.0)}"
             if want
             else "KV 池之外的部分需要份额之上的空间",
+            requests_under(advice, present, target),
         ),
         cost=advice.say(
             "a smaller KV pool: fewer requests run at once, so concurrency is the loser",
@@ -47,9 +55,17 @@ def lower_share_for_room(advice: Advice) -> Action | None:
     )
 
 
+def _share_beside_graphs(advice: Advice, size: float | None) -> float:
+    """The share that leaves room for all graphs, where they broke the start; 1 where their size is not known."""
+    graphs = advice.number("account.graph_bytes")
+    if advice.fact("oom.phase") != "graph_capture" or not graphs or not size:
+        return 1.0
+    return math.floor((size - graphs - CONTEXT) / size * 100) / 100
+
+
 def lower_seqs_for_sampler(advice: Advice) -> Action:
     """As many dummy requests as fit beside the pool, in powers of two."""
-    asked = advice.number("oom.dummy_requests") or advice.number("max_num_seqs")
+    asked = advice.number("oom.dummy_requests") or advice.number("max_num_seqs") or _dummies(advice)
     want, free = advice.number("oom.want_bytes"), advice.number("oom.free_bytes")
     target = None
     if asked:
@@ -69,6 +85,15 @@ def lower_seqs_for_sampler(advice: Advice) -> Action:
             "同时运行的请求变少：负载高时受损的是首 token 时间",
         ),
     )
+
+
+def _dummies(advice: Advice) -> float | None:
+    """How many requests the refused logits were of: one of the usual limits times a vocabulary of 32-bit numbers."""
+    want, vocabulary = advice.number("oom.want_bytes"), advice.number("account.vocabulary")
+    if not want or not vocabulary:
+        return None
+    requests = want / vocabulary / 4
+    return next((float(usual) for usual in _USUAL_SEQS if abs(requests / usual - 1) < 0.02), None)
 
 
 def lower_seqs_for_graphs(advice: Advice) -> Action | None:

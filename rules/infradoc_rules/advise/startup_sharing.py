@@ -8,6 +8,7 @@ from infradoc_rules.advise.base import Advice, mebibytes
 from infradoc_rules.advise.device import counts_foreign_memory, older_than, others_share, present_share
 from infradoc_rules.advise.memory import lower_gpu_memory_utilization, stop_other_process
 from infradoc_rules.advise.startup import raise_share_for_kv
+from infradoc_rules.advise.startup_account import joined, requests_under
 from infradoc_rules.model import Action
 
 _SMALL_TENANT = 0.25  # of the device: a desktop or a small model, which a smaller share can live beside
@@ -70,9 +71,11 @@ def fit_share_to_free(advice: Advice) -> Action | None:
         "lower_gpu_memory_utilization",
         from_value=present,
         to_value=target,
-        why=advice.say(
+        why=joined(
+            advice,
             f"{free:.0%} of the device is free, and the share counts from the whole of it",
             f"设备只有 {free:.0%} 空闲，而份额按整个设备计算",
+            requests_under(advice, present, target),
         ),
         cost=advice.say(
             "a smaller KV cache: concurrency and the longest request are the losers",

@@ -174,7 +174,7 @@ def limit_long_prefills(advice: Advice) -> Action | None:
 
 def cut_prefill_chunk(advice: Advice) -> Action | None:
     """A chunk that takes about a second at the speed seen, at least half the present one. None where it is small."""
-    present = advice.number("max_num_batched_tokens")
+    present = advice.number("max_num_batched_tokens") or advice.number("serving.chunk")
     if present is None or present <= 1_024:
         return None
     gap = advice.number("gaps.longest")
@@ -208,24 +208,6 @@ def order_shared_prefix(advice: Advice) -> Action | None:
             "只有逐 token 相同的开头才会被复用：时间戳和姓名应放在其后",
         ),
         cost=advice.say("prompt templates change: whoever keeps them is the loser", "需要改提示模板：受损的是其维护者"),
-    )
-
-
-def upgrade_for_tokenizer(advice: Advice) -> Action | None:
-    """A build that tokenizes off the event loop. None where the engine has a knob for it."""
-    if advice.system in ("vllm", "sglang", "tgi", "infradoc", None):
-        return None
-    present = advice.fact("target.version")
-    return advice.action(
-        "upgrade_engine",
-        from_value=str(present) if present else None,
-        why=advice.say(
-            "later builds tokenize beside the event loop of the router", "后续版本的路由会在事件循环之外分词"
-        ),
-        cost=advice.say(
-            "a version to be tried first: whoever relies on the present one is the loser",
-            "新版本需先行验证：受损的是依赖现版本的一方",
-        ),
     )
 
 
@@ -265,16 +247,17 @@ def add_tokenizer_workers(advice: Advice) -> Action | None:
 
 def cap_omp_threads(advice: Advice) -> Action | None:
     """As many compute threads as the quota has whole cores. None where the quota is not known, or they are capped."""
-    quota = advice.number("cpu.limit")
+    quota = advice.number("cpu.limit") or (advice.number("cpu.visible") if advice.fact("cpu.lockstep") else None)
     present = advice.number("omp_num_threads") or advice.number("cpu.visible")
     if not quota or (present is not None and present <= quota):
         return None
     target = max(1, math.floor(quota))
+    flags = {"llamacpp": f"--threads {target}", "ollama": f"num_thread {target}"}
     return advice.action(
         "set_omp_num_threads",
         from_value=int(present) if present else None,
         to_value=target,
-        flag=f"OMP_NUM_THREADS={target}",
+        flag=flags.get(advice.system or "", f"OMP_NUM_THREADS={target}"),
         why=advice.say(
             f"compute threads sized for the whole node share {quota:g} cores and wait for each other",
             f"按整个节点设定的计算线程共用 {quota:g} 核，互相等待",
@@ -282,6 +265,27 @@ def cap_omp_threads(advice: Advice) -> Action | None:
         cost=advice.say(
             "none while the quota stays; after a larger quota the setting is the loser, it has to be raised again",
             "配额不变则无代价；若日后提高配额，受损的是此设置：需要再调高",
+        ),
+    )
+
+
+def use_more_threads(advice: Advice) -> Action | None:
+    """As many compute threads as the library counted before it was cut down to one. None elsewhere."""
+    spare = advice.number("cpu.threads_left_out")
+    if not spare:
+        return None
+    target = int(spare) + 1
+    return advice.action(
+        "set_omp_num_threads",
+        from_value=1,
+        to_value=target,
+        flag=f"OMP_NUM_THREADS={target}",
+        why=advice.say(
+            "the engine computes on the CPU and limited itself to one thread; a value that is set is kept",
+            "引擎在 CPU 上计算却把自己限制为一个线程；显式设置的值会被保留",
+        ),
+        cost=advice.say(
+            "other programs on this host get fewer cores: they are the losers", "本机其他程序得到的核变少：受损的是它们"
         ),
     )
 

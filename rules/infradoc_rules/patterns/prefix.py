@@ -27,7 +27,7 @@ _NARROW = (
     # glog: W0618 10:20:30.123 4711 distributed/run.py:779]
     r"[IWEF]\d{4} (?P<clock>\d\d:\d\d:\d\d\.\d{3,9}) +\d{1,8} [\w./<>-]{1,120}:\d{1,6}\]",
     r"\[ {0,8}(?P<uptime>\d{1,9}\.\d{6})\]",  # dmesg
-    r"\((?P<proc>[A-Za-z_][\w .:-]{0,60}?) pid=(?P<pid>\d{1,8})(?:, ip=[\d.]{7,15})?\)",
+    r"\((?P<proc>[A-Za-z_][\w .:=-]{0,60}?) pid=(?P<pid>\d{1,8})(?:, ip=[\d.]{7,15})?\)",
     r"\((?P<proc2>(?:EngineCore|APIServer|Worker|RayWorker)\w{0,60})\)",
     r"\[(?P<rank>rank ?\d{1,5}|default\d{1,5}|RANK ?\d{1,5}|\d{1,4},\d{1,4})\](?:<std(?:out|err)>)?:?",
     r"\[?(?P<file>[\w./<>-]{1,120}\.(?:py|cpp|cc|cu|cuh|h|hpp|rs|go))(?::\d{1,6}){1,2}\]:?",
@@ -37,7 +37,7 @@ _NARROW = (
 _PIECE = re.compile("|".join([*(f"(?:{piece}) {{0,80}}" for piece in _WIDE), *(f"(?:{piece}) ?" for piece in _NARROW)]))
 # The whole prefix of vLLM and of SGLang in one piece, because nearly all long logs are theirs.
 USUAL = re.compile(
-    r"(?:\((?P<proc>[A-Za-z_][\w .:-]{0,60}?) pid=(?P<pid>\d{1,8})\) )?(?P<level>DEBUG|INFO|WARNING|ERROR) "
+    r"(?:\((?P<proc>[A-Za-z_][\w .:=-]{0,60}?) pid=(?P<pid>\d{1,8})\) )?(?P<level>DEBUG|INFO|WARNING|ERROR) "
     r"(?P<day>\d\d-\d\d \d\d:\d\d:\d\d) \[?(?P<file>[\w./-]{1,120}\.py):\d{1,6}\] ?"
     r"|\[(?P<full>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<ranks>(?: (?:TP|DP|PP|EP)\d{1,4}){0,4})\] (?![\[(IWED])"
 )

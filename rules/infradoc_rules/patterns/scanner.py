@@ -24,6 +24,7 @@ _FLOAT_TYPES = frozenset({"float", "seconds", "ratio", "rate"})
 _NUMBERS = _INT_TYPES | _FLOAT_TYPES
 _MOST_PROCESSES = 512  # writers whose tracebacks are followed apart; a hostile log may name millions
 _SUBLINES = 2_000
+_STATED = 2_000  # statements kept; a log that changes a fact more often tells of no setting
 
 
 @dataclass
@@ -53,6 +54,8 @@ class LogScanner:
         self._tracebacks: dict[str, TracebackReader] = {}
         self._open = 0  # tracebacks that have begun and not ended
         self.stamp: tuple[str, str] | None = None  # of the last stamped line
+        self.stated: list[Fact] = []  # every fact as it was said, where `facts` holds the last word
+        self._said: set[str] = set()  # names stated since the last launch
         self._stamp_read: tuple[tuple[str, str] | None, float | None] = (None, None)
 
     def feed(self, line: str, now: float | None = None) -> list[Event]:
@@ -155,9 +158,11 @@ class LogScanner:
         for name, group in pattern.facts.items():
             value = parse_value((_part(data, match, group) or "").replace(",", ""))
             if value is not None:
-                self.facts[name] = Fact(name, value, "log", place)
+                self._state(Fact(name, value, "log", place))
         if pattern.event is None:
             return None
+        if pattern.event == "launched":
+            self._said.clear()
         self.order += 1
         known = {field: self.facts[name].value for field, name in pattern.from_facts.items() if name in self.facts}
         if raised is not None:
@@ -171,6 +176,14 @@ class LogScanner:
             source=place,
             text=line[:TEXT_LIMIT],
         )
+
+    def _state(self, fact: Fact) -> None:
+        """Take in a fact; `stated` keeps what each start says, and each change within one."""
+        held = self.facts.get(fact.name)
+        if (held is None or held.value != fact.value or fact.name not in self._said) and len(self.stated) < _STATED:
+            self.stated.append(fact)
+        self._said.add(fact.name)
+        self.facts[fact.name] = fact
 
     def _time(self, prefix: Prefix, now: float | None) -> float | None:
         stamp = prefix.stamp

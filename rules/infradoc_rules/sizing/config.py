@@ -12,12 +12,20 @@ Config = Mapping[str, Any]
 
 # Two matrices in the MLP instead of three, by model_type.
 _UNGATED = frozenset({"phi", "gpt_neox", "starcoder2"})
+_WINDOWED = frozenset({"sliding_attention", "chunked_attention"})
+_ATTENTION = _WINDOWED | {"full_attention"}
+# Keys of layers that keep a state: linear attention of Qwen3-Next, Mamba layers of Jamba, Nemotron-H, Falcon-H1, Zamba.
+_STATES = ("full_attention_interval", "attn_layer_period", "hybrid_override_pattern", "mamba_d_ssm", "mamba_d_state")
 _LARGEST = 1 << 31  # no shape of any model is larger: above it the file is damaged
 
 
 def model_of(raw: Config, name: str) -> Model:
-    """The model of a config.json (its text part, when it has several). Raises SizingError naming the missing key."""
+    """The model of a config.json (its text part, when it has several).
+
+    Raises SizingError naming the missing key, or the layers that keep a state instead of keys and values.
+    """
     config = _text_part(raw)
+    _only_attention(config)
     layers, hidden, heads = (_need(config, key) for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
     kind = str(config.get("model_type", ""))
     window, windowed = _windows(config, kind, layers)
@@ -41,6 +49,15 @@ def model_of(raw: Config, name: str) -> Model:
         dtype=_dtype(config, raw),
         quantization=quantization_of(raw.get("quantization_config") or config.get("quantization_config")),
     )
+
+
+def _only_attention(config: Config) -> None:
+    types = config.get("layer_types")
+    other = sorted({str(kind) for kind in types} - _ATTENTION) if isinstance(types, list) else []
+    states = [key for key in _STATES if config.get(key) is not None]
+    if other or states:
+        what = f"layers of type {other[0][:40]!r}" if other else f"layers with {states[0]!r}"
+        raise SizingError(f"the model has {what}, whose memory is not modelled; attention layers alone are")
 
 
 def _text_part(raw: Config) -> Config:
@@ -83,7 +100,8 @@ def _experts(config: Config, layers: int) -> Experts | None:
     listed = config.get("mlp_only_layers")
     dense = _number(config, "first_k_dense_replace") + (len(listed) if isinstance(listed, list) else 0)
     step = _number(config, "decoder_sparse_step") or 1
-    return Experts(count, width, shared, min(layers, dense + (layers - layers // step)))
+    active = _number(config, "num_experts_per_tok") or 1
+    return Experts(count, width, shared, min(layers, dense + (layers - layers // step)), min(active, count))
 
 
 def _latent(config: Config) -> Latent | None:
@@ -96,12 +114,12 @@ def _latent(config: Config) -> Latent | None:
 
 def _windows(config: Config, kind: str, layers: int) -> tuple[int, int]:
     """(tokens of the window, layers that have one)."""
-    window = _number(config, "sliding_window")
+    window = _number(config, "sliding_window") or _number(config, "attention_chunk_size")
     if window == 0 or config.get("use_sliding_window") is False:
         return 0, 0
     types = config.get("layer_types")
     if isinstance(types, list):
-        return window, min(layers, sum(kind == "sliding_attention" for kind in types))
+        return window, min(layers, sum(kind in _WINDOWED for kind in types))
     if every := _number(config, "sliding_window_pattern"):
         return window, layers - layers // every  # the last of each group sees everything
     if kind.startswith("gemma3"):

@@ -18,6 +18,9 @@ QUANTIZATIONS = {
     "fp8": _EIGHT, "int8": _EIGHT, "awq": _FOUR, "awq_marlin": _FOUR, "gptq": _FOUR, "gptq_marlin": _FOUR,
     "int4": _FOUR, "mxfp4": (4 + 8 / 32) / 8, "nvfp4": (4 + 8 / 16) / 8, "bitsandbytes": (4 + 32 / 64) / 8,
 }  # fmt: skip
+# What engines call a quantization beside its method, in our widths; of the rest the checkpoint alone says the width.
+KERNELS = {"modelopt": "fp8", "modelopt_fp4": "nvfp4", "fbgemm_fp8": "fp8", "ptpc_fp8": "fp8", "marlin": "gptq"}
+BY_CHECKPOINT = frozenset({"compressed-tensors", "compressed_tensors", "quark", "moe_wna16"})
 EXPERTS_ONLY = frozenset({"mxfp4"})  # gpt-oss: only the experts are in four bits
 
 

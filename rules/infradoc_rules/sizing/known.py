@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
@@ -36,7 +35,8 @@ def known_model(text: str) -> Model | None:
     found = _table().get("".join(word for word in words if word not in _QUANTIZED))
     if found is None:
         return None
-    quantized = next((_QUANTIZED[word] for word in words if _QUANTIZED.get(word)), None)
+    methods = [_QUANTIZED[word] for word in words if _QUANTIZED.get(word)]
+    quantized = "int8" if "int8" in methods else next(iter(methods), None)  # "GPTQ-Int8" has eight bits
     return replace(found, quantization=quantized) if quantized else found
 
 
@@ -47,6 +47,8 @@ def known_names() -> list[str]:
 
 def nearest_names(text: str, most: int = 3) -> list[str]:
     """Names that look like `text`, best first."""
+    import difflib  # not above: a post-mortem asks for no neighbours
+
     key = "".join(word for word in _words(text) if word not in _QUANTIZED)
     near = difflib.get_close_matches(key, _table(), n=2 * most, cutoff=0.5)
     return list(dict.fromkeys(_table()[one].name for one in near))[:most]

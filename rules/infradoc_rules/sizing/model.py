@@ -23,12 +23,14 @@ class Latent:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Mixture layers: how many experts of which width, the width of all shared ones, and the layers that are dense."""
+    """Mixture layers: how many experts of which width, the width of all shared ones, the layers that are dense, and how
+    many experts a token goes through."""
 
     count: int
     width: int
     shared_width: int = 0
     dense_layers: int = 0
+    active: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """The CPU side: quota, threads, throttling, processes at the limit of one core, and where their time goes.
 
-Facts: cpu.limit? (cores that the server may use), cpu.visible? (cores that it sees), cpu.threads_set,
-cpu.oversubscribed (a quota far below the cores that libraries size their thread pools by, and no OMP_NUM_THREADS),
-cpu.throttled_share?, cpu.frontend_cores?, cpu.engine_cores?, cpu.tokenizer_share?, cpu.frontend_share?, cpu.idle?,
-cpu.load_per_core?, cpu.neighbour_cores?.
+Facts: cpu.limit? (cores that the server may use), cpu.visible? (cores that it sees), cpu.cores? (the first, else the
+second), cpu.threads_set, cpu.oversubscribed (a quota far below the cores that libraries size their thread pools by, and
+no OMP_NUM_THREADS), cpu.lockstep (a model that runs on the CPU with more threads than cores), cpu.threads_left_out?
+(cores left idle by a model on the CPU that was cut down to one thread), cpu.throttled_share?, cpu.frontend_cores?,
+cpu.engine_cores?, cpu.tokenizer_share?, cpu.frontend_share?, cpu.idle?, cpu.load_per_core?, cpu.neighbour_cores?.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _FRONT = re.compile(
 )
 _ENGINE = re.compile(
     r"(?i)engine_?core|scheduler|worker|model_?server|text-generation-server|rank|llama-server|ollama_llama|executor"
+    r"|multiprocessing\.spawn|spawn_main"
 )
 _TOKENIZE = re.compile(
     r"(?i)(?:^|[\s_.:/])(?:_?tokenize\w*|_?(?:batch_)?encode(?:_plus|_batch|_fast|_special_tokens|_chat\w*)?"
@@ -35,6 +37,7 @@ _FRONT_WORK = re.compile(
     r"(?i)serialize|model_dump|to_json|dumps|create_logprobs|stream_generator|send_\w+|recv_\w+|sse_\w+|pydantic|asyncio|uvicorn|starlette"
     r"|chat_completion|multimodal|image_process|preprocess|get_next_server"
 )
+_BEYOND = 1.5  # threads for each core: they run in step, and each waits for the one that has no core
 _SMALL = 64  # cores: a host of fewer sizes its pools to about what it has
 
 
@@ -52,12 +55,40 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     yield Fact("cpu.threads_set", threads is not None, "derived")
     many = limit is not None and (visible is None or visible >= 2 * limit) and (threads is None or threads > limit)
     yield Fact("cpu.oversubscribed", many, "derived", place)
+    cores = limit or visible
+    if cores is not None:
+        yield Fact("cpu.cores", cores, "derived", place)
+    beyond = cores is not None and threads is not None and threads >= _BEYOND * cores and _computes_here(events, facts)
+    yield Fact("cpu.lockstep", beyond, "derived", place)
+    spare = _spare_threads(events, facts, threads)
+    if spare is not None:
+        yield Fact("cpu.threads_left_out", spare[0], "derived", spare[1])
     share = fact(facts, "cgroup.throttled_share")
     if share is not None:
         yield Fact("cpu.throttled_share", share, "derived", facts["cgroup.throttled_share"].source)
     yield from _processes(events, limit or visible)
     yield from _host(events, visible)
     yield from _profile(events)
+
+
+def _computes_here(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
+    """Whether a model of llama.cpp or Ollama runs on the CPU: no layer was placed on a device."""
+    placed = [number(event.fields.get("placed")) or 0.0 for event in events if event.name == "layers_placed"]
+    asked = fact(facts, "n_gpu_layers")
+    told = any(event.name in ("launched", "omp_threads", "engine_ready") for event in events)
+    return told and not any(placed) and not asked
+
+
+def _spare_threads(
+    events: Sequence[Event], facts: Mapping[str, Fact], threads: float | None
+) -> tuple[float, str | None] | None:
+    """Cores that a model on the CPU does not compute with, because its library was cut down to one thread."""
+    cut = next((e for e in events if e.name == "omp_threads" and number(e.fields.get("threads")) == 1), None)
+    device = facts.get("target.device")
+    if cut is None or threads != 1 or device is None or str(device.value).lower() != "cpu":
+        return None
+    cores = number(cut.fields.get("cpus"))
+    return (cores - 1, cut.source) if cores and cores > 1 else None
 
 
 def _limit(facts: Mapping[str, Fact]) -> tuple[float | None, str | None]:

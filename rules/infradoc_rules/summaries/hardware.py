@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries import devices
@@ -38,6 +38,7 @@ class _Seen:
     gpu: int
     states: Sequence[Event]
     reasons: Mapping[str, int]
+    others: float | None = None  # the highest usual clock of the devices beside it
 
     def values(self, name: str) -> list[float]:
         found = (number(event.fields.get(name)) for event in self.states)
@@ -52,10 +53,25 @@ class _Seen:
         return any(self.reasons.get(reason, 0) >= _MOSTLY * max(len(self.states), 1) for reason in reasons)
 
     @property
+    def usual_clock(self) -> float | None:
+        """The median SM clock while busy, in hertz."""
+        clocks = sorted(_value(event, "clock_hertz", 0.0) for event in self._busy())
+        return clocks[len(clocks) // 2] if clocks else None
+
+    @property
+    def beside_others(self) -> float | None:
+        """Its usual clock over that of the fastest device beside it."""
+        own = self.usual_clock
+        return own / self.others if own is not None and self.others else None
+
+    def _busy(self) -> list[Event]:
+        return [e for e in self.states if _value(e, "utilization", 1.0) >= _BUSY and "clock_hertz" in e.fields]
+
+    @property
     def clock(self) -> float | None:
         """SM clock over its maximum while busy; the highest clock of a series stands for a maximum not shown."""
         most = max(self.values("clock_max_hertz"), default=None)
-        busy = [e for e in self.states if _value(e, "utilization", 1.0) >= _BUSY and "clock_hertz" in e.fields]
+        busy = self._busy()
         clocks = sorted(_value(event, "clock_hertz", 0.0) for event in busy)
         if not clocks:
             return None
@@ -87,8 +103,10 @@ def _devices(events: Sequence[Event]) -> Iterator[_Seen]:
             states[gpu].append(event)
         elif event.name == "gpu_clocks_reason" and isinstance(gpu, int):
             reasons[gpu][str(event.fields.get("reason"))] += 1
-    for gpu in sorted(states.keys() | reasons.keys()):
-        yield _Seen(gpu, states[gpu], reasons[gpu])
+    seen = [_Seen(gpu, states[gpu], reasons[gpu]) for gpu in sorted(states.keys() | reasons.keys())]
+    for device in seen:
+        clocks = [clock for other in seen if other is not device and (clock := other.usual_clock) is not None]
+        yield replace(device, others=max(clocks, default=None))
 
 
 def _works(events: Sequence[Event]) -> bool:
@@ -155,7 +173,9 @@ def _too_hot(device: _Seen) -> bool:
     if hot < limit or used < _CLEARLY_BUSY:
         return False
     weak = draw is not None and cap is not None and draw < _HOT_DRAW * cap
-    return weak or (device.clock is not None and device.clock < _HEAT_CLOCK)
+    # A clock is compared with its own maximum; with its neighbours' only beside such heat: they may be other models.
+    clock = device.clock if device.values("clock_max_hertz") else device.beside_others or device.clock
+    return weak or (clock is not None and clock < _HEAT_CLOCK)
 
 
 def _capped(device: _Seen, clock: float | None) -> bool:

@@ -74,6 +74,8 @@ def held_by_others(event: Event) -> float | None:
     if listed:
         itself = min((size for size in listed if size >= _OWN_AT_LEAST * allocator), default=0.0)
         return float(sum(listed) - itself)
+    if _number(event, "reserved_unallocated_bytes") is None and _number(event, "reserved_bytes") is None:
+        return None  # what the allocator caches beside it is not told, and may be the whole gap
     return _gap(total, free, max(allocator, _number(event, "reserved_bytes") or 0.0) or None)
 
 

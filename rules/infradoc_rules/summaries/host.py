@@ -97,7 +97,8 @@ def _by_signal(event: Event) -> bool:
     if event.name != "worker_died" or event.phase == "shutdown":
         return False
     # Ray's SYSTEM_ERROR stands for a connection that ended: signal 9 or 11, and 11 is printed by who gets it.
-    lost = event.fields.get("name") == "SYSTEM_ERROR"
+    # A worker of a data set's map that ends without an exception was killed: exceptions are handed to the caller.
+    lost = event.fields.get("name") in ("SYSTEM_ERROR", "map worker")
     return lost or event.fields.get("signal") == 9 or event.fields.get("exit_code") in _KILL_CODES
 
 

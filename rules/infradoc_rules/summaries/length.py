@@ -29,6 +29,7 @@ _SMALL_CAP = 4  # output tokens; labels, scores and yes or no are asked for by w
 _NEAR = 16  # tokens; the window counts as full this close to it
 _ALL = 0.97  # of the answers; above it nobody stops by itself, as with ignore_eos
 _DEFAULT_CAP = 18.0  # tokens; 16 is what the completions API gives a client that names no max_tokens
+_HALF_OF = 0.5  # of the asked answer; what is left above it is seldom missed
 _USED = 0.6  # of the mean limit that the mean answer takes
 _OLLAMA_WINDOWS = (2048, 4096)  # its defaults; a prompt that counts exactly that many was cut
 
@@ -94,7 +95,7 @@ def _cuts(
 ) -> Iterator[Fact]:
     sent = by_name.get("request_sent", [])
     asked = any("truncation" in event.fields for event in sent) or _asked_by_launch(facts, system)
-    cut = [e for e in by_name.get("request_truncated", ()) if e.fields.get("part") != "output"]
+    cut = [e for e in by_name.get("request_truncated", ()) if e.fields.get("part") != "output" or _far_below(e)]
     kept = [] if asked else cut
     shifts = sum(event.repeat for event in by_name.get("context_shifted", ()))
     short = not asked and _fewer_than_sent(sent, answers, facts, system)
@@ -105,6 +106,12 @@ def _cuts(
     yield Fact("length.cut_share", number / max(requests, number, 1), "derived", place)
     yield Fact("length.shifts", shifts, "derived", _place(by_name.get("context_shifted", [])))
     yield Fact("length.unseen_cut", short, "derived", _place(answers))
+
+
+def _far_below(event: Event) -> bool:
+    """Whether the room that was left for an answer is less than half of what the request asked for."""
+    asked, kept = number_of(event, "tokens"), number_of(event, "kept_tokens")
+    return asked is not None and kept is not None and kept < _HALF_OF * asked
 
 
 def _asked_by_launch(facts: Mapping[str, Fact], system: str | None) -> bool:

@@ -35,5 +35,6 @@ def _beyond(run: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
         return False
     if any(event.name == "output_invalid" for event in run):
         return True
-    lengths = (event.fields.get("prompt_tokens") for event in run if event.name == "request_finished")
+    names = {"request_finished": "prompt_tokens", "slot_released": "tokens"}
+    lengths = [event.fields.get(names[event.name]) for event in run if event.name in names]
     return any(isinstance(tokens, int) and tokens > limit for tokens in lengths)

@@ -43,11 +43,17 @@ def _sample(event: Event) -> Sample | None:
     if running is None:
         return None
     get = event.fields.get
+    waiting, active, usage = number(get("waiting")), number(get("active")), number(get("kv_usage"))
+    if waiting is None and active is not None:
+        waiting = max(active - running, 0.0)
+    used, blocks = number(get("blocks_used")), number(get("blocks_total"))
+    if usage is None and used is not None and blocks:
+        usage = used / blocks
     return Sample(
         event,
         running,
-        number(get("waiting")),
-        number(get("kv_usage")),
+        waiting,
+        usage,
         number(get("prompt_rate")),
         number(get("generation_rate")),
     )

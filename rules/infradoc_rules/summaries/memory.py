@@ -45,6 +45,8 @@ _FRAME_PHASES = (
     ("_dummy_sampler_run", "sampler_warmup"),
     ("_dummy_pooler_run", "sampler_warmup"),
     ("capture_model", "graph_capture"),
+    ("capture_begin", "graph_capture"),
+    ("capture_end", "graph_capture"),
     ("profile_cudagraph_memory", "graph_capture"),
     ("_allocate_kv_cache", "kv_allocate"),
     ("allocate_kv_cache", "kv_allocate"),

@@ -1,7 +1,8 @@
-"""Whether memory grows while the load stays: series of snapshots of one process or container.
+"""Whether memory grows while the load stays: series of snapshots of one process, container or device.
 
-Facts: growth.name?, growth.bytes?, growth.share? (of the first size), growth.per_hour?, growth.samples?,
-growth.leaks (it rises from sample to sample to the end at constant load), growth.hours_left? (until the limit).
+Facts: growth.name?, growth.device? (it is a GPU's memory), growth.bytes?, growth.share? (of the first size),
+growth.per_hour?, growth.samples?, growth.leaks (it rises from sample to sample to the end at constant load),
+growth.hours_left? (until the limit).
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _RISES = 0.8  # of the steps
 _LATE = 0.6  # of the mean rate that the last third must still have: a cache that fills flattens out
 _LOAD = 2.0  # times the smallest that the largest batch may be
 _WARM_SECONDS = 900.0  # below it every server still loads and warms up
+_BUCKETS = 10  # means that a longer series is brought down to: what a snapshot catches goes up and down
+_DEVICE_SAMPLES = 6
+_DEVICE_SECONDS = 1800.0  # allocators of a device reach their peak in the first minutes of a load
+_BUSIER = 1.5  # times the early utilization of a device from where on the load explains it
 
 _IMAGES = re.compile(
     r"(?i)\bvl\b|-vl|vision|llava|pixtral|internvl|minicpm-[vo]|phi-\d.*(?:vision|multimodal)|omni|mllama|ovis|molmo"
@@ -37,13 +42,16 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
         if event.name == "process_usage" and number(event.fields.get("bytes")) is not None:
             series[_key(event)].append(event)
     grown = [(name, rows) for name, rows in series.items() if len(rows) >= _LEAST_SAMPLES]
+    grown = grown or _devices(events)
     if not grown:
         return
     name, rows = max(grown, key=lambda pair: _size(pair[1][-1]) - _size(pair[1][0]))
-    points: Points = [(number(event.fields.get("seconds")), _size(event)) for event in rows]
+    device = rows[0].name == "gpu_state"
+    points: Points = [(_seconds(event), _size(event)) for event in rows]
     first, last = points[0][1], points[-1][1]
     place = rows[-1].source
     yield Fact("growth.name", name, "derived", place)
+    yield Fact("growth.device", device, "derived", place)
     yield Fact("growth.bytes", last - first, "derived", place)
     yield Fact("growth.share", (last - first) / first if first else 0.0, "derived", place)
     yield Fact("growth.samples", len(points), "derived", place)
@@ -51,10 +59,32 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     hours = _hours(points)
     if hours:
         yield Fact("growth.per_hour", (last - first) / hours, "derived", place)
-        limit = number(rows[-1].fields.get("limit_bytes"))
+        limit = number(rows[-1].fields.get("total_bytes" if device else "limit_bytes"))
         if limit and last > first:
             yield Fact("growth.hours_left", max(limit - last, 0.0) / ((last - first) / hours), "derived", place)
-    yield Fact("growth.leaks", _leaks(points, hours) and _constant_load(events, facts), "derived", place)
+    leaks = _leaks(points, hours) and _constant_load(events, facts) and (not device or _as_busy(rows, hours))
+    yield Fact("growth.leaks", leaks, "derived", place)
+
+
+def _devices(events: Sequence[Event]) -> list[tuple[str, list[Event]]]:
+    """The memory of each GPU over a series of readings."""
+    series: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.name == "gpu_state" and number(event.fields.get("used_bytes")) is not None:
+            series[f"GPU {event.fields.get('gpu', 0)}"].append(event)
+    return [(name, rows) for name, rows in series.items() if len(rows) >= _DEVICE_SAMPLES]
+
+
+def _as_busy(rows: Sequence[Event], hours: float | None) -> bool:
+    """Whether a device that was at work all along is about as busy at the end as at the start."""
+    if hours is not None and hours * 3600 < _DEVICE_SECONDS:
+        return False
+    busy = [share for event in rows if (share := number(event.fields.get("utilization"))) is not None]
+    third = len(busy) // 3
+    if third == 0:
+        return True
+    early, late = sum(busy[:third]) / third, sum(busy[-third:]) / third
+    return early > 0 and late <= _BUSIER * early
 
 
 def _multimodal(facts: Mapping[str, Fact]) -> bool:
@@ -65,12 +95,17 @@ def _multimodal(facts: Mapping[str, Fact]) -> bool:
 
 
 def _key(event: Event) -> str:
-    pid = event.fields.get("pid")
-    return f"{event.fields['name']} {pid}" if pid is not None else str(event.fields["name"])
+    """A process by its number and program: what tools show of the arguments changes with the width of the window."""
+    pid, name = event.fields.get("pid"), str(event.fields["name"])
+    return name if pid is None else f"{re.split(r'[. ]', name, maxsplit=1)[0]} {pid}"
+
+
+def _seconds(event: Event) -> float | None:
+    return event.time if event.name == "gpu_state" else number(event.fields.get("seconds"))
 
 
 def _size(event: Event) -> float:
-    return number(event.fields.get("bytes")) or 0.0
+    return number(event.fields.get("used_bytes" if event.name == "gpu_state" else "bytes")) or 0.0
 
 
 def _hours(points: Points) -> float | None:
@@ -83,11 +118,22 @@ def _leaks(points: Points, hours: float | None) -> bool:
     grown = sizes[-1] - sizes[0]
     if grown < max(_LEAST_BYTES, _LEAST_SHARE * sizes[0]) or (hours is not None and hours * 3600 < _WARM_SECONDS):
         return False
+    sizes = _means(sizes)
+    grown = sizes[-1] - sizes[0]
     steps = [after - before for before, after in pairwise(sizes)]
-    if sum(1 for step in steps if step > 0) < _RISES * len(steps):
+    moves = [step for step in steps if step]
+    if len(moves) < _LEAST_SAMPLES - 1 or sum(1 for step in moves if step > 0) < _RISES * len(moves):
         return False
     late = max(len(steps) // 3, 1)
     return sum(steps[-late:]) / late >= _LATE * grown / len(steps)
+
+
+def _means(sizes: Sequence[float]) -> list[float]:
+    """A long series as means of even parts."""
+    if len(sizes) <= 2 * _BUCKETS:
+        return list(sizes)
+    cuts = [round(place * len(sizes) / _BUCKETS) for place in range(_BUCKETS + 1)]
+    return [sum(sizes[start:end]) / (end - start) for start, end in pairwise(cuts)]
 
 
 def _constant_load(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:

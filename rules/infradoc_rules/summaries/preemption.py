@@ -28,8 +28,10 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     known = samples(events, facts)
     if not rows and counted is None and not known:
         return
-    count = max(_counted(rows), counted or 0.0)
-    place = rows[-1].source if rows else facts["metrics.llm_preemptions_total"].source if counted is not None else None
+    paused = _paused(events)
+    count = max(_counted(rows), counted or 0.0, len(paused))
+    place = facts["metrics.llm_preemptions_total"].source if counted is not None else None
+    place = next((found[-1].source for found in (rows, paused) if found), place)
     yield Fact("preempt.count", count, "derived", place)
     per_minute = _per_minute(rows, events)
     if per_minute is not None:
@@ -39,7 +41,7 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
         yield Fact("preempt.per_finished", per_finished, "derived", place)
     yield Fact(
         "preempt.thrashing",
-        _thrashing(count, rows, per_minute, per_finished, _collapsed(rows, events)),
+        bool(paused) or _thrashing(count, rows, per_minute, per_finished, _collapsed(rows, events)),
         "derived",
         place,
     )
@@ -54,6 +56,13 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     finished = fact(facts, "metrics.llm_request_prompt_tokens_sum")
     if computed and finished and counted:
         yield Fact("preempt.recomputed_ratio", computed / finished, "derived", place)
+
+
+def _paused(events: Sequence[Event]) -> list[Event]:
+    """Lines with paused requests, where most lines have some (TensorRT-LLM, which prints no single preemption)."""
+    lines = [event for event in events if event.name == "stats_line" and "paused" in event.fields]
+    some = [event for event in lines if (number(event.fields["paused"]) or 0) > 0]
+    return some if len(some) >= _LEAST and 2 * len(some) >= len(lines) else []
 
 
 def _counted(rows: Sequence[Event]) -> float:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from infradoc_rules.model import Event, Fact
+from infradoc_rules.model import Event, Fact, Value
 
 _OWN = frozenset(
     {"output_invalid", "eval_score", "kv_scales_missing", "dtype_cast", "quantization_unsupported", "calibration"}
@@ -22,6 +23,8 @@ _NAMED = re.compile(
 )
 _FITTED = re.compile(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[2-4]")
 _KV_BITS = re.compile(r"^(?:fp8\w*|float8\w*|int8|int4|q[45]_\w+|[48]|fp4\w*|nvfp4|turboquant\w*)$")
+_KV_LABEL = re.compile(r"(?i)kv[_ -]?cache(?:_dtype)?[ =:_-]*(?:fp8|e[45]m\d|int8|int4|q[458]_)")
+_WHOLE = re.compile(r"(?i)(?:all )?(?:b?f16|f32|mostly_b?f16|q8_0)\b")  # formats without a loss that scores show
 _WORSE = 0.04  # relative; methods that work lose 1 or 2 percent
 _WORSE_MEAN = 0.02
 _PERPLEXITY = 0.10
@@ -99,7 +102,7 @@ def _is_cast(facts: Mapping[str, Fact]) -> bool:
 def _drop(events: Sequence[Event]) -> tuple[float | None, Event | None]:
     """The largest relative loss against the reference over all tasks, where the mean agrees; None without a pair."""
     losses: list[tuple[float, Event]] = []
-    rows = [event for event in events if event.name == "eval_score"]
+    rows = _formatted(events)
     bases = {e.fields["task"]: e.fields["score"] for e in rows if e.fields.get("quantized") is False}
     for event in rows:
         score, ref = event.fields["score"], event.fields.get("reference")
@@ -115,6 +118,21 @@ def _drop(events: Sequence[Event]) -> tuple[float | None, Event | None]:
     worst = max(losses, key=lambda pair: pair[0])
     mean = statistics.fmean(lost for lost, _ in losses)
     return (worst[0], worst[1]) if mean >= _WORSE_MEAN or worst[0] < _WORSE else (mean, worst[1])
+
+
+def _formatted(events: Sequence[Event]) -> list[Event]:
+    """The scores; those of a tool that first names the format of the weights know whether they are the reference."""
+    rows: list[Event] = []
+    form = ""
+    for event in events:
+        if event.name == "model_format":
+            form = str(event.fields["format"])
+        elif event.name == "eval_score":
+            if form and "quantized" not in event.fields and "reference" not in event.fields:
+                known: dict[str, Value] = {"model": form, "quantized": _WHOLE.match(form) is None}
+                event = replace(event, fields={**event.fields, **known})
+            rows.append(event)
+    return rows
 
 
 def _cause(
@@ -149,6 +167,9 @@ def _is_unscaled(events: Sequence[Event], facts: Mapping[str, Fact], method: str
     computed = facts.get("calculate_kv_scales")
     if computed is not None and computed.value is True:
         return False
+    labels = [str(event.fields.get("model", "")) for event in events if event.name == "eval_score"]
+    if method is None and any(_KV_LABEL.search(label) for label in labels):
+        return True
     value = str(facts["kv_cache_dtype"].value).lower() if "kv_cache_dtype" in facts else ""
     return method is None and _KV_BITS.match(value) is not None
 
@@ -159,7 +180,10 @@ def _some_sound(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
 
 
 def _scored_quantized(events: Sequence[Event]) -> bool:
-    labels = [str(event.fields.get("model", "")) for event in events if event.name == "eval_score"]
+    rows = _formatted(events)
+    if any(event.fields.get("quantized") is True for event in rows):
+        return True
+    labels = [str(event.fields.get("model", "")) for event in rows]
     return any(_FITTED.search(label) or "fp8" in label.lower() or "quant" in label.lower() for label in labels)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infradoc_rules.model import Event
+
+_HELD_OUT = re.compile(r"\b(?:eval(?:uation)?|val(?:id(?:ation)?)?|test)[_/ ]$")
 
 
 @dataclass(slots=True)
@@ -18,6 +21,7 @@ class Run:
     steps: list[Event] = field(default_factory=list)
     accumulation: int | None = None
     batch: int | None = None
+    held_out: list[tuple[Event, Event]] = field(default_factory=list)  # (last step before it, evaluation)
 
     @property
     def first_loss(self) -> float | None:
@@ -30,13 +34,43 @@ class Run:
         return statistics.median(values) if values else None
 
 
+def steps_once(events: Sequence[Event]) -> list[Event]:
+    """The events with what several patterns say of one logged step joined, and without losses on held-out data."""
+    out: list[Event] = []
+    last: int | None = None
+    for event in events:
+        if event.name == "train_step":
+            if _is_held_out(event.text or ""):
+                continue
+            if last is not None and _same_step(out[last], event):
+                out[last] = replace(out[last], fields={**event.fields, **out[last].fields})
+                continue
+            last = len(out)
+        out.append(event)
+    return out
+
+
+def _is_held_out(text: str) -> bool:
+    """Whether the first loss that the line names is one of an evaluation."""
+    before, found, _ = text.lower().partition("loss")
+    return bool(found) and _HELD_OUT.search(before) is not None
+
+
+def _same_step(one: Event, other: Event) -> bool:
+    """Two patterns on one line, of which the first is the more exact; a file on one line numbers its steps."""
+    ours, theirs = one.fields.get("step"), other.fields.get("step")
+    return one.source == other.source and (ours == theirs or ours is None or theirs is None)
+
+
 def runs_of(events: Sequence[Event]) -> list[Run]:
     """The runs that logged steps, in order, with what the configurations say about each."""
     found: list[Run] = []
     settings: list[Event] = []
     ahead: list[Event] = []  # settings since the last step: of the run that begins with the next one
-    for event in events:
-        if event.name == "train_config":
+    for event in steps_once(events):
+        if event.name == "eval_loss" and found and found[-1].steps and _file(event) == found[-1].source:
+            found[-1].held_out.append((found[-1].steps[-1], event))
+        elif event.name == "train_config":
             if event.text == "log_history":
                 found.append(Run(_file(event), batch=_count(event, "batch")))
             else:

@@ -1,9 +1,11 @@
 """Verdicts that need several summaries together; runs after them.
 
-Facts: oom.large_step? (a step asked for more than settings leave free), oom.logprobs, oom.preprocessing,
+Facts: oom.large_step? (a step asked for more than settings leave free, or what it asked for is not said),
+oom.logprobs, oom.preprocessing,
 serving.device_full, serving.starved_engine, serving.few_steady,
 serving.pinned_queue, serving.prompt_bound, serving.moves, serving.slow_decode,
-serving.eager_costs, batch.running?, cpu.frontend_first, cpu.tokenizer_first.
+serving.eager_costs, batch.running?, cpu.frontend_first, cpu.tokenizer_first, cpu.engine_waits (something shows
+that the engine behind a busy front end has time left), serving.load_chosen (the batch is what a load test was told).
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ from infradoc_rules.values import number
 _LARGE_BYTES = 1 << 30  # engines leave 1 to 8 GiB above the pool of a large device
 _LARGE_SHARE = 0.03  # of a small one
 _ROOMY = 0.8  # a memory share below which ordinary steps have room
+_USUAL = 0.9  # the share that engines choose by themselves
+_TIGHT = 0.94  # one that somebody raised
 _BUSY = 0.9  # utilization of a device that has no time left
 _SLOW_TOKENS = 25.0  # a second and request: eager decode of a model of some billion parameters stays below
 _SMALL_BATCH = 32.0
-_FEW = 5.0  # requests at a constant number: fewer are a person or two
+# Requests at a constant number: smaller ones are a person, or chosen as often as they are a client library's limit.
+_FEW = 16.0
+_SAME = 0.03  # between the batch and the concurrency that a load test was told
 _IDLE = 0.6
 # What holds an engine back on its own side, so that more requests in flight would not help.
 _SIGNS = (
@@ -50,10 +56,13 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     yield Fact("serving.device_full", full, "derived", place)
     yield from _load(events, facts, full)
     running = fact(facts, "slots.most_busy") or fact(facts, "serving.running_median")
+    if running is None and fact(facts, "access.beyond"):
+        running = fact(facts, "max_num_seqs")
     if running is not None:
         yield Fact("batch.running", running, "derived")
     front, engine = fact(facts, "cpu.frontend_cores"), fact(facts, "cpu.engine_cores")
     yield Fact("cpu.frontend_first", front is not None and front >= 1.2 * (engine or 0.0), "derived")
+    yield Fact("cpu.engine_waits", _engine_waits(facts, front, engine, full), "derived")
     tokenizer, rest = fact(facts, "cpu.tokenizer_share"), fact(facts, "cpu.frontend_share")
     yield Fact("cpu.tokenizer_first", tokenizer is not None and tokenizer >= 0.5 * (rest or 0.0), "derived")
 
@@ -70,12 +79,24 @@ def _step(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None
     yield Fact("oom.preprocessing", images, "derived", first.source)
     want, total = fact(facts, "oom.want_bytes"), fact(facts, "oom.total_bytes")
     large = want is not None and want >= min(_LARGE_BYTES, _LARGE_SHARE * total if total else _LARGE_BYTES)
-    share = fact(facts, "gpu_memory_utilization")
+    share, free = fact(facts, "gpu_memory_utilization"), fact(facts, "oom.free_bytes")
     multimodal = "oom.multimodal" in facts and facts["oom.multimodal"].value is True
     special = logprobs or images or multimodal or system is None or bool(_TRAINING.search(words))
     roomy = share is not None and share < _ROOMY
-    unsized = want is None and str(first.fields.get("batch", "")).lower().startswith("prefill")
+    unsized = want is None and (free is None or str(first.fields.get("batch", "")).lower().startswith("prefill"))
+    if share is not None and share >= _TIGHT and want is not None and total:
+        # A share as engines choose it would have left room for this very step.
+        large = large and want > (share - _USUAL) * total + (free or 0.0)
     yield Fact("oom.large_step", large or special or roomy or unsized, "derived", first.source)
+
+
+def _engine_waits(facts: Mapping[str, Fact], front: float | None, engine: float | None, full: bool) -> bool:
+    """No queue and no full device; seen on the engine's lines, on the device, or on its process beside the front."""
+    if full or _true(facts, "serving.queued"):
+        return False
+    device = any(fact(facts, name) is not None for name in ("gpu.utilization", "gpu.utilization_median"))
+    idle = engine is not None and front is not None and engine <= _IDLE * front
+    return "serving.queued" in facts or device or idle
 
 
 def _device_full(facts: Mapping[str, Fact]) -> tuple[bool, str | None]:
@@ -88,7 +109,9 @@ def _device_full(facts: Mapping[str, Fact]) -> tuple[bool, str | None]:
 
 def _on_cpu(facts: Mapping[str, Fact]) -> bool:
     device, version = facts.get("target.device"), facts.get("target.version")
-    return (device is not None and device.value == "cpu") or (version is not None and "cpu" in str(version.value))
+    return (device is not None and str(device.value).lower() == "cpu") or (
+        version is not None and "cpu" in str(version.value)
+    )
 
 
 def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Iterator[Fact]:
@@ -122,8 +145,24 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     yield Fact("serving.starved_engine", starved, "derived", place)
     share = fact(facts, "gpu.utilization")
     few = batch >= _FEW or (batch >= 2 and share is not None and share < _IDLE)
+    chosen = _chosen(events, facts, batch)
+    yield Fact("serving.load_chosen", chosen is not None, "derived", chosen)
+    few = few and chosen is None
     yield Fact("serving.few_steady", _true(facts, "serving.steady") and few, "derived", place)
     yield Fact("serving.eager_costs", _eager_costs(events), "derived", place)
+
+
+def _chosen(events: Sequence[Event], facts: Mapping[str, Fact], batch: float) -> str | None:
+    """Where a load test says that it was told to keep as many in flight as there were; None where none does."""
+    told = [
+        (asked, event.source)
+        for event in events
+        if event.name == "bench_result" and (asked := number(event.fields.get("concurrency")))
+    ]
+    asked = fact(facts, "client.concurrency")
+    if asked and "client.requests" in facts:  # a generator's command has a count of requests beside it
+        told.append((asked, facts["client.concurrency"].source))
+    return next((source or "" for asked, source in told if abs(asked - batch) <= _SAME * asked), None)
 
 
 def _eager_costs(events: Sequence[Event]) -> bool:

@@ -5,7 +5,8 @@ serving.running_max, serving.waiting_median, serving.waiting_last, serving.kv_me
 serving.prompt_rate?, serving.generation_rate?, serving.prefill_ratio? (prompt tokens for each generated one),
 serving.limit? (max_num_seqs, given or the engine's default), serving.limit_share?, serving.at_limit,
 serving.queued (a queue that stays), serving.draining, serving.steady (a constant batch that turns over),
-serving.stalled, serving.kv_full, serving.prefill_stalls, serving.slowdown, serving.falls_with_load,
+serving.stalled, serving.chunk? (the step budget as prefill lines show it), serving.kv_full, serving.pool_bound (a
+handful of requests fill the pool while others wait), serving.prefill_stalls, serving.slowdown, serving.falls_with_load,
 serving.eager_share?, serving.tail_share?, serving.prefix_hit?, serving.prefix_off.
 """
 
@@ -16,6 +17,7 @@ from itertools import pairwise
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries import prefills
 from infradoc_rules.summaries.load import Sample, fact, middle, samples
 from infradoc_rules.values import number
 
@@ -26,8 +28,8 @@ _DRAINED = 0.75  # of the longest queue: below it at the end, the queue is work 
 _KV_FULL = 0.97
 _QUEUE = 10.0  # requests; a queue below it is a moment's
 _FAR = 150.0  # seconds between lines: those of a log that was thinned say nothing on what was between
-_STALL = 0.1  # of the best generation rate
 _FELL = 0.5
+_HANDFUL = 4.0  # requests that fill a pool: one more of their size does not fit
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
@@ -36,10 +38,10 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     busy = [sample for sample in found if sample.busy]
     if not busy:
         return
-    yield from _middles(busy, facts, _prefilled(events))
+    yield from _middles(busy, facts, events)
     yield from _limits(busy, facts, system)
     yield from _queue(busy)
-    yield from _rates(busy, found)
+    yield from _rates(busy, found, events)
     yield from _graphs(events)
     yield from _blocks(busy, facts)
     yield from _prefixes(events, facts)
@@ -49,16 +51,7 @@ def _fact(name: str, value: float | bool | str, sample: Sample | None = None) ->
     return Fact(f"serving.{name}", value, "derived", sample.event.source if sample else None)
 
 
-def _prefilled(events: Sequence[Event]) -> float | None:
-    """Prompt tokens a second of prefill lines, where statistics lines do not give them (SGLang)."""
-    rows = [(event, number(event.fields.get("prefill_tokens"))) for event in events if event.name == "step_line"]
-    times = [event.time for event, tokens in rows if tokens and event.time is not None]
-    if len(times) < 3 or times[-1] <= times[0]:
-        return None
-    return sum(tokens or 0.0 for _, tokens in rows) / (times[-1] - times[0])
-
-
-def _middles(busy: Sequence[Sample], facts: Mapping[str, Fact], prefilled: float | None) -> Iterator[Fact]:
+def _middles(busy: Sequence[Sample], facts: Mapping[str, Fact], events: Sequence[Event]) -> Iterator[Fact]:
     last = busy[-1]
     yield _fact("samples", len(busy), last)
     yield _fact("running_median", median(sample.running for sample in busy), last)
@@ -71,24 +64,26 @@ def _middles(busy: Sequence[Sample], facts: Mapping[str, Fact], prefilled: float
         yield _fact("kv_median", median(usage), last)
         yield _fact("kv_max", max(usage), last)
     prompt, made = middle([s.prompt for s in busy]), middle([s.generated for s in busy])
-    prompt = prefilled if prompt is None else prompt
+    prompt = prefills.prefilled(events) if prompt is None else prompt
     if prompt is not None:
         yield _fact("prompt_rate", prompt, last)
     if made is not None:
         yield _fact("generation_rate", made, last)
     ratio = _ratio(prompt, made, facts)
+    ratio = prefills.prompts_only(busy, events) if ratio is None else ratio
     if ratio is not None:
         yield _fact("prefill_ratio", ratio, last)
 
 
 def _ratio(prompt: float | None, made: float | None, facts: Mapping[str, Fact]) -> float | None:
-    """Prompt tokens for each generated one: from lengths of finished requests, else from rates."""
+    """Prompt tokens for each generated one: from lengths of finished requests, else from rates, else from totals."""
     means = [fact(facts, f"metrics.llm_request_{part}_tokens.mean") for part in ("prompt", "output")]
     if means[0] and means[1]:
         return means[0] / means[1]
-    if prompt is None or made is None or prompt <= 0:
-        return None
-    return prompt / max(made, 1.0)
+    if prompt is not None and made is not None and prompt > 0:
+        return prompt / max(made, 1.0)
+    totals = [fact(facts, f"metrics.llm_{part}_tokens_total") for part in ("prompt", "generation")]
+    return totals[0] / max(totals[1], 1.0) if totals[0] and totals[1] is not None else None
 
 
 def _limits(busy: Sequence[Sample], facts: Mapping[str, Fact], system: str | None) -> Iterator[Fact]:
@@ -125,24 +120,37 @@ def _queue(busy: Sequence[Sample]) -> Iterator[Fact]:
     held = sum(1 for count in waiting if count >= max(_QUEUE, 0.3 * running))
     enough = held >= 3 or (len(busy) <= 2 and last >= max(3 * _QUEUE, running))
     yield _fact("queued", enough and held >= _MOST * len(busy) and not draining, busy[-1])
+    tight = [s for s in busy if 0 < s.running <= _HANDFUL and (s.kv or 0) >= s.running / (s.running + 1) and s.waiting]
+    yield _fact("pool_bound", len(tight) >= max(3, _MOST * len(busy)), busy[-1])
     usage = [sample.kv for sample in busy if sample.kv is not None]
     full = sum(1 for share in usage if share >= _KV_FULL)
     yield _fact("kv_full", bool(usage) and full >= max(1, 0.5 * len(usage)), busy[-1])
 
 
-def _rates(busy: Sequence[Sample], found: Sequence[Sample]) -> Iterator[Fact]:
+def _rates(busy: Sequence[Sample], found: Sequence[Sample], events: Sequence[Event]) -> Iterator[Fact]:
     running = [sample for sample in busy if sample.running > 0]
     counts = {sample.running for sample in running}
     fed = [sample for sample in running if sample.prompt is None or sample.prompt > 0]
     steady = len(running) >= 4 and len(counts) == 1 and len(fed) == len(running) == len(busy)
     steady = steady and all(not sample.waiting for sample in busy) and _gap(running) <= _FAR
-    yield _fact("steady", steady and running[0].prompt is not None, busy[-1])
+    turns = running and (running[0].prompt is not None or _turns(running))
+    yield _fact("steady", bool(steady and turns), busy[-1])
     yield _fact("stalled", _stalled(found), busy[-1])
-    stalls = _prefill_stalls(running)
+    stalls = prefills.stalls(running) or prefills.starved_decodes(running, events)
     yield _fact("prefill_stalls", len(stalls), stalls[0] if stalls else None)
+    chunk = prefills.chunk(events)
+    if chunk is not None:
+        yield _fact("chunk", chunk)
     yield _fact("slowdown", _slowdown(running), running[-1] if running else None)
     yield _fact("falls_with_load", _falls(running), running[-1] if running else None)
     yield _fact("recomputes", _recomputes(running), running[-1] if running else None)
+
+
+def _turns(running: Sequence[Sample]) -> bool:
+    """Whether requests end and begin under a constant number: the tokens held fall again and again (SGLang)."""
+    held = [number(sample.event.fields.get("used_tokens")) for sample in running]
+    known = [tokens for tokens in held if tokens is not None]
+    return sum(1 for before, after in pairwise(known) if after < before) >= 2
 
 
 def _gap(running: Sequence[Sample]) -> float:
@@ -152,27 +160,14 @@ def _gap(running: Sequence[Sample]) -> float:
 
 
 def _stalled(found: Sequence[Sample]) -> bool:
-    """Whether the last three lines or more show requests that run while no token moves in or out."""
-    count = 0
+    """Whether the last lines show requests, three lines long that run or five that only wait, and no token moves."""
+    count, running = 0, 0
     for sample in reversed(found):
-        if sample.running <= 0 or sample.generated is None or sample.generated > 0 or (sample.prompt or 0) > 0:
+        if not sample.busy or sample.generated is None or sample.generated > 0 or (sample.prompt or 0) > 0:
             break
         count += 1
-    return count >= 3
-
-
-def _prefill_stalls(running: Sequence[Sample]) -> list[Sample]:
-    """Lines on which prompts are computed at full speed and next to nothing is generated, after better ones."""
-    best, busiest, out = 0.0, 0.0, []
-    for sample in running:
-        made, prompt = sample.generated, sample.prompt
-        if made is None or prompt is None:
-            continue
-        low = best > 10 and made <= _STALL * best and prompt >= max(0.8 * busiest, 10 * made, 100)
-        if low and (sample.kv or 0) < 0.9:
-            out.append(sample)
-        best, busiest = max(best, made), max(busiest, prompt)
-    return out
+        running += sample.running > 0
+    return running >= 3 or count >= 5
 
 
 def _slowdown(running: Sequence[Sample]) -> float:

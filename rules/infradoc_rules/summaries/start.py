@@ -52,19 +52,33 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
 
 
 def attempts(events: Sequence[Event]) -> list[Sequence[Event]]:
-    """The events of each attempt to start: a banner after a failure begins a new one. At least one."""
+    """The events of each attempt to start: a banner after a failure, or after the same server had served, begins a new
+    one. At least one."""
+    ends = {_file(event): event.order for event in events}
     runs: list[list[Event]] = [[]]
     broken = False
+    served: set[str] = set()  # logs of which this attempt has answered
     for event in events:
-        if event.name == "launched" and broken:
+        if event.name == "launched" and (broken or _again(event, served, ends)):
             runs.append([])
-            broken = False
+            broken, served = False, set()
         broken = broken or event.name in _FATAL or refuses(event)
+        if event.name in _SERVING or _answered(event):
+            served.add(_file(event))
         runs[-1].append(event)
     said = [run for run in runs if any(event.name not in _BESIDE for event in run)]
     if len(said) > 1 and first_served(said[-1]) is None and not any(is_fatal(event, said[-1]) for event in said[-1]):
         said.pop()  # a crash loop that was cut off in the middle of an attempt: the one before says why
     return list(said or [list(events)])
+
+
+def _again(event: Event, served: set[str], ends: Mapping[str, int]) -> bool:
+    """Whether a banner follows a server that answered: in its own log, or in a log that begins where that one ended."""
+    return bool(served) and all(file == _file(event) or ends[file] < event.order for file in served)
+
+
+def _file(event: Event) -> str:
+    return (event.source or "").rpartition(":")[0]
 
 
 def first_served(run: Sequence[Event]) -> Event | None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from infradoc.artefacts.gather import gather, segments_of
+from infradoc.artefacts.model import Artefact, Kind, Segment
 from infradoc.catalog import load_rules
 from infradoc_rules.catalog import Catalog
+from infradoc_rules.model import Event, Value
 from infradoc_rules.patterns import LogScanner
 from infradoc_rules.patterns.prefix import take_off
 
@@ -47,6 +49,27 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 def read(write):
     """What is gathered from files."""
     return lambda **files: gather(write(**files))
+
+
+@pytest.fixture(scope="session")
+def read_kind() -> Callable[[Kind, str], tuple[list[Event], dict[str, Value]]]:
+    """Reads what a kind claims of a text: (events, facts by name)."""
+
+    def read(kind: Kind, text: str) -> tuple[list[Event], dict[str, Value]]:
+        lines = text.splitlines()
+        parts = [
+            kind.read(Segment(kind.name, "paste", start + 1, lines[start:end])) for start, end in kind.spans(lines)
+        ]
+        events = [event for part in parts for event in part.events]
+        return events, {fact.name: fact.value for part in parts for fact in part.facts}
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def read_whole() -> Callable[[Kind, str, list[str]], Artefact]:
+    """Reads lines that are of one kind from the first to the last."""
+    return lambda kind, source, lines: kind.read(Segment(kind.name, source, 1, lines))
 
 
 @pytest.fixture(scope="session")

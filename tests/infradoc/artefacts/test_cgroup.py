@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,18 +23,15 @@ throttled_time 2000000000
 /sys/fs/cgroup/memory/memory.limit_in_bytes: 9223372036854771712"""
 
 
-def read(text):
-    lines = text.splitlines()
-    kind = CgroupKind()
-    parts = [kind.read(Segment(kind.name, "c", start + 1, lines[start:end])) for start, end in kind.spans(lines)]
-    events = [event for part in parts for event in part.events]
-    return events, {fact.name: fact.value for part in parts for fact in part.facts}
+@pytest.fixture(scope="module")
+def read(read_kind):
+    return partial(read_kind, CgroupKind())
 
 
-def test_version_2():
+def test_version_2(read):
     events, facts = read(V2)
     assert dict(events[0].fields) == {"periods": 12000, "throttled": 9000, "seconds": 884.0}
-    assert events[0].source == "c:6"
+    assert events[0].source == "paste:6"
     assert facts == {
         "cgroup.cpu_quota": 4.0,
         "cgroup.throttled_share": 0.75,
@@ -41,14 +40,14 @@ def test_version_2():
     }
 
 
-def test_version_1_counts_nanoseconds_and_writes_no_limit_as_a_huge_number():
+def test_version_1_counts_nanoseconds_and_writes_no_limit_as_a_huge_number(read):
     events, facts = read(V1)
     assert events[0].fields["seconds"] == 2.0
     assert facts == {"cgroup.cpu_quota": 2.0, "cgroup.throttled_share": 0.1}
 
 
 @pytest.mark.parametrize("text", ["max 100000", "no quota is set in cpu.max here as far as I know", "12\n13\n14"])
-def test_no_limit_and_prose_say_nothing(text):
+def test_no_limit_and_prose_say_nothing(text, read):
     assert read(text) == ([], {})
 
 
@@ -57,7 +56,7 @@ def test_no_limit_and_prose_say_nothing(text):
         st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r"), max_size=60), max_size=12
     )
 )
-def test_any_text_is_survived(lines):
+def test_any_text_is_survived(read, lines):
     kind = CgroupKind()
     for start, end in kind.spans(lines):
         kind.read(Segment(kind.name, "x", start + 1, lines[start:end]))

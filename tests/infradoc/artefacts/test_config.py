@@ -15,6 +15,7 @@ spec:
   volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 2Gi}}]
   containers:
     - image: vllm/vllm-openai:v0.9.2
+      volumeMounts: [{name: shm, mountPath: /dev/shm}]
       args: ["--model", "org/m-7b", "--max-model-len", "8192", "--api-key", "hidden-word"]
       env:
         - {name: OMP_NUM_THREADS, value: "4"}

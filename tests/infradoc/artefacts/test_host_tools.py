@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,15 +22,12 @@ CONTAINER ID   NAME  CPU %     MEM USAGE / LIMIT     MEM %     NET I/O          
 6d1f0c92be41   vlm   208.77%   24.5GiB / 62.71GiB   39.80%    9.71GB / 155MB    16.4GB / 4.1kB    231"""
 
 
-def read(text):
-    lines = text.splitlines()
-    kind = HostToolsKind()
-    parts = [kind.read(Segment(kind.name, "paste", start + 1, lines[start:end])) for start, end in kind.spans(lines)]
-    events = [event for part in parts for event in part.events]
-    return events, {fact.name: fact.value for part in parts for fact in part.facts}
+@pytest.fixture(scope="module")
+def read(read_kind):
+    return partial(read_kind, HostToolsKind())
 
 
-def test_top_gives_processes_load_and_idle():
+def test_top_gives_processes_load_and_idle(read):
     events, _ = read(TOP)
     processes = [dict(event.fields) for event in events if event.name == "process_usage"]
     assert [(row["name"], row["cores"]) for row in processes] == [
@@ -41,7 +40,7 @@ def test_top_gives_processes_load_and_idle():
     assert host == {"load": 3.41, "idle": pytest.approx(0.924)}
 
 
-def test_docker_stats_over_time_is_one_series():
+def test_docker_stats_over_time_is_one_series(read):
     events, _ = read(DOCKER)
     assert [event.fields["bytes"] for event in events] == [11.5 * GIB, 24.5 * GIB]
     assert events[1].fields["seconds"] - events[0].fields["seconds"] == 1800
@@ -57,7 +56,7 @@ def test_docker_stats_over_time_is_one_series():
         ("", "Mem:  67108864 60817408 1048576 1048576 5242880 4194304\nSwap: 8388608 2097152 6291456"),
     ],
 )
-def test_free_in_every_unit(unit, rows):
+def test_free_in_every_unit(unit, rows, read):
     _, facts = read(f"$ free {unit}\n        total  used  free  shared  buff/cache   available\n{rows}\n")
     assert facts["host.memory_bytes"] == 64 * GIB
     assert facts["host.available_bytes"] == 4 * GIB
@@ -65,13 +64,13 @@ def test_free_in_every_unit(unit, rows):
     assert facts["host.swap_used_bytes"] == 2 * GIB
 
 
-def test_df_nproc_and_lscpu():
+def test_df_nproc_and_lscpu(read):
     text = "Filesystem Size Used Avail Use% Mounted on\ntmpfs 64M 60M 4M 94% /dev/shm\nnproc\n16\nCPU(s):   16\n"
     _, facts = read(text)
     assert facts == {"shm.size_bytes": 64 << 20, "shm.used_bytes": 60 << 20, "host.cpus": 16}
 
 
-def test_a_hand_made_series_and_kubectl_top():
+def test_a_hand_made_series_and_kubectl_top(read):
     events, _ = read("t_h rss_mb\n0 100\n1 200\n\nNAME  CPU(cores)  MEMORY(bytes)\nvllm-0  9721m  2048Mi\n")
     assert [(event.fields["seconds"], event.fields["bytes"]) for event in events[:2]] == [
         (0, 100 << 20),
@@ -93,7 +92,7 @@ def test_log_lines_below_a_table_are_not_taken():
         st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r"), max_size=60), max_size=12
     )
 )
-def test_any_text_is_survived(lines):
+def test_any_text_is_survived(read, lines):
     kind = HostToolsKind()
     for start, end in kind.spans(lines):
         assert 0 <= start < end <= len(lines)

@@ -13,8 +13,11 @@ SIZE = 100_000
 PIECES = [
     "(", "[", " ", "A=1 ", "/", "a", '"', "| ", "1", "1.", "{", "1,", "python ", "-", "a:", "a=b,", "api_key=[",
     "SECRET_", "<pre", "&", "> ", "GPU0 ", "1MiB / ", "\\", "\x1b[", "\r", 'File "', "0x", "eyJ.",
-    "Traceback (most recent call last):",
+    "Traceback (most recent call last):", 'a="x" ', "sudo -a ", 'docker run "', "`vllm serve ", "1.0c 1W 1Mhz ", "C:\\",
 ]  # fmt: skip
+
+
+LAUNCHES = ['docker run vllm/vllm-openai bash -c "', "llm = LLM(model='m',", "image: vllm/vllm-openai", "A=1 \\"]
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -27,6 +30,8 @@ def test_one_long_line(piece, write):
     gather(write(paste=f"{line}\nhello\n{line}\n"))
 
 
-@pytest.mark.parametrize("line", ["{", "[", '{"a":', "k: v", "x \\", "| a | b |", "  - a: b", "1 2 3", "a,b", "# HELP"])
+@pytest.mark.parametrize(
+    "line", ["{", "[", '{"a":', "k: v", "x \\", "| a | b |", "  - a: b", "1 2 3", "a,b", "# HELP", *LAUNCHES]
+)
 def test_many_short_lines(line):
     split("x", [line] * 20_000)

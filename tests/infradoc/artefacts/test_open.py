@@ -231,3 +231,14 @@ def test_no_bytes_break_it(tmp_path_factory, data):
     for text in Opening("x").texts(path):
         for batch in text.reader.batches():
             assert all("\n" not in line for line in batch)
+
+
+def test_zstd_is_unpacked_or_the_way_is_said(write):
+    """Python unpacks zstd from 3.14 on, the zstandard package before; the text says what to do where neither is."""
+    # "vllm serve m" in a frame of one raw block: magic, descriptor (single segment), size, block header, bytes.
+    body = b"vllm serve m\n"
+    data = b"\x28\xb5\x2f\xfd\x20" + bytes([len(body)]) + ((len(body) << 3) | 1).to_bytes(3, "little") + body
+    folder = write(log__txt__zst=data, other__txt="x\n")
+    found = gather(folder)
+    if ("log.txt", "launch") not in found.kinds:
+        assert any("install zstandard" in note.text() for note in found.notes.kept)

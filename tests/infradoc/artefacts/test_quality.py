@@ -113,3 +113,44 @@ def test_any_text_is_survived(lines):
     for start, end in KIND.spans(lines):
         assert 0 <= start < end <= len(lines)
     read(lines)
+
+
+@pytest.mark.parametrize(
+    ("lines", "scores"),
+    [
+        (
+            ["| | FP16 | GPTQ-4bit | AWQ-4bit |", "|---|---|---|---|", "| MMLU | 0.603 | 0.591 | 0.452 |"],
+            [("MMLU", 0.591, 0.603), ("MMLU", 0.452, 0.603)],
+        ),
+        (
+            [
+                "+-----------+---------+------+-------+",
+                "| Model     | Dataset |  Num | Score |",
+                "+===========+=========+======+=======+",
+                "| qwen-7b   | gsm8k   | 1319 | 0.852 |",
+                "| qwen-7b   | mmlu    | 9000 | 0.700 |",
+                "| qwen-7b-AWQ | gsm8k | 1319 | 0.611 |",
+                "| qwen-7b-AWQ | mmlu  | 9000 | 0.690 |",
+            ],
+            [("gsm8k Score", 0.611, 0.852), ("mmlu Score", 0.69, 0.7)],
+        ),
+        (
+            [
+                "| Model | tokens/s | Memory (GB) |",
+                "| --- | --- | --- |",
+                "| m-7b | 900 | 15.2 |",
+                "| m-7b-AWQ | 400 | 6.1 |",
+            ],
+            [],
+        ),
+        (
+            ["wikitext ppl fp16: 5.47", "wikitext ppl int4-awq: 16.38"],
+            [("wikitext ppl", 5.47, None), ("wikitext ppl", 16.38, None)],
+        ),
+        (["fp16 latency: 12.1", "awq latency: 7.0"], []),
+        (["awq gsm8k: 0.5", "awq mmlu: 0.6"], []),  # nothing to compare with
+    ],
+)
+def test_tables_of_many_hands(lines, scores):
+    found = [event for event in read(lines).events if event.name == "eval_score"]
+    assert [(e.fields["task"], e.fields["score"], e.fields.get("reference")) for e in found] == scores

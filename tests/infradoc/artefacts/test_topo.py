@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc.artefacts.kinds.topo import TopologyKind
-from infradoc.artefacts.model import Segment
 from infradoc.artefacts.split import split
 
 KIND = TopologyKind()
@@ -28,11 +29,12 @@ MATRIX = [
 ]
 
 
-def read(lines):
-    return KIND.read(Segment("topology", "topo.txt", 1, lines))
+@pytest.fixture(scope="module")
+def read(read_whole):
+    return partial(read_whole, KIND, "topo.txt")
 
 
-def test_links_and_facts():
+def test_links_and_facts(read):
     found = read(MATRIX)
     links = {(e.fields["a"], e.fields["b"]): e.fields["link"] for e in found.events}
     assert links["GPU0", "GPU1"] == "NV18"
@@ -43,12 +45,12 @@ def test_links_and_facts():
     assert found.unparsed == 0
 
 
-def test_evidence_names_the_line():
+def test_evidence_names_the_line(read):
     assert read(MATRIX).events[0].source == "topo.txt:2"
 
 
 @pytest.mark.parametrize("link", ["SYS", "PHB", "PXB", "PIX", "NODE"])
-def test_pcie_is_no_nvlink(link):
+def test_pcie_is_no_nvlink(link, read):
     found = read(
         ["        GPU0    GPU1    CPU Affinity", f"GPU0     X      {link}     0-15", f"GPU1    {link}      X      0-15"]
     )
@@ -67,7 +69,7 @@ def test_prose_is_no_matrix(line):
 
 
 @given(st.lists(st.text(max_size=60), max_size=20))
-def test_any_text_is_survived(lines):
+def test_any_text_is_survived(read, lines):
     for start, end in KIND.spans(lines):
         assert 0 <= start < end <= len(lines)
     read(lines)

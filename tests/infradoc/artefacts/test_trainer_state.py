@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc.artefacts.kinds.trainer_state import TrainerStateKind
-from infradoc.artefacts.model import Segment
 
 KIND = TrainerStateKind()
 
@@ -20,11 +21,12 @@ def state(batch, losses, indent=2):
     return json.dumps({"log_history": rows, "train_batch_size": batch}, indent=indent).splitlines()
 
 
-def read(lines):
-    return KIND.read(Segment("trainer_state", "s.json", 1, lines))
+@pytest.fixture(scope="module")
+def read(read_whole):
+    return partial(read_whole, KIND, "s.json")
 
 
-def test_steps_with_their_lines():
+def test_steps_with_their_lines(read):
     found = read(state(2, [3.0, 2.5]))
     assert [e.name for e in found.events] == ["train_config", "train_step", "train_step"]
     assert found.events[0].fields == {"batch": 2}
@@ -32,7 +34,7 @@ def test_steps_with_their_lines():
     assert '"loss": 2.5' in state(2, [3.0, 2.5])[int(found.events[2].source.split(":")[1]) - 1]
 
 
-def test_not_a_number_stays_visible():
+def test_not_a_number_stays_visible(read):
     found = read(state(1, [float("nan")]))
     assert found.events[1].fields["loss"] == "nan"
 
@@ -46,7 +48,7 @@ def test_one_line_is_enough():
     assert KIND.spans(state(1, [3.0], indent=None)) == [(0, 1)]
 
 
-def test_evaluation_rows_and_other_json_are_left_out():
+def test_evaluation_rows_and_other_json_are_left_out(read):
     rows = [{"eval_loss": 1.0, "step": 5}, {"loss": 2.0, "step": 10}, "text", None]
     found = read(json.dumps({"log_history": rows}).splitlines())
     assert [e.fields.get("step") for e in found.events if e.name == "train_step"] == [10]
@@ -55,7 +57,7 @@ def test_evaluation_rows_and_other_json_are_left_out():
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_survived(text):
+def test_any_text_is_survived(read, text):
     lines = text.splitlines()
     KIND.spans(lines)
     read(lines)
@@ -71,5 +73,5 @@ def test_any_text_is_survived(text):
         max_leaves=12,
     )
 )
-def test_any_value_as_history_is_survived(value):
+def test_any_value_as_history_is_survived(read, value):
     read(json.dumps({"log_history": [value], "train_batch_size": value}).splitlines())

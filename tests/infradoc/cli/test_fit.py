@@ -16,6 +16,14 @@ CONFIG = {
     "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True,
     "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
 }  # fmt: skip
+MLLAMA = {
+    "model_type": "mllama",
+    "text_config": {
+        "model_type": "mllama_text_model", "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,
+    },
+    "vision_config": {"hidden_size": 1280, "num_hidden_layers": 40, "intermediate_size": 5120},
+}  # fmt: skip
 
 
 def test_it_fits(capsys):
@@ -26,10 +34,23 @@ def test_it_fits(capsys):
 
 
 def test_it_does_not_fit_and_what_would(capsys):
-    assert run(["llama-3.1-70b", "--gpu", "H100", "--tp", "2", "--max-model-len", "32768"]) == 20
+    argv = [
+        "--gpu",
+        "H100",
+        "--tp",
+        "2",
+        "--max-model-len",
+        "32768",
+        "--max-num-seqs",
+        "256",
+        "--engine-version",
+        "0.11",
+    ]
+    assert run(["llama-3.1-70b", *argv]) == 20
     text = capsys.readouterr().out
     assert "needs 5.00 GiB" in text and "It is close" in text
-    assert "--tensor-parallel-size 4" in text and "--gpu-memory-utilization 0.9" in text
+    assert "--tensor-parallel-size 4" in text and "--gpu-memory-utilization 0.92" in text
+    assert "no constant was set on" in text
 
 
 def test_json_says_the_same(capsys):
@@ -38,6 +59,53 @@ def test_json_says_the_same(capsys):
     assert data["fits"] is False and data["problem"] == "kv_too_small" and data["gpus"] == 2
     assert data["bytes"]["needed"] == 32768 * 327_680 // 2
     assert all(one["requests"] >= 1 for one in data["nearest"])
+    parts = data["bytes"]
+    inside = parts["graphs"] if parts["graphs_inside"] else 0
+    assert parts["kv"] == parts["budget"] - parts["weights"] - parts["activation"] - parts["engine"] - inside
+    assert data["kv_tokens"] == max(0, parts["kv"] // parts["kv_per_token"])
+    assert data["held_out"]["starts"] > 20 and data["held_out"]["kv_gib_nine_of_ten"] < data["held_out"]["kv_gib_worst"]
+
+
+def _kv(capsys, *argv):
+    code = run(["Qwen3-8B", "--gpu", "4090", "--max-model-len", "8192", "--format", "json", *argv])
+    data = json.loads(capsys.readouterr().out)
+    assert code == (0 if data["fits"] else 20)
+    return data
+
+
+def test_each_flag_counts(capsys):
+    plain = _kv(capsys)
+    assert _kv(capsys, "--enforce-eager")["kv_bytes"] == plain["kv_bytes"] + plain["bytes"]["graphs"]
+    assert _kv(capsys, "--kv-cache-dtype", "fp8")["kv_tokens"] == pytest.approx(2 * plain["kv_tokens"], rel=1e-4)
+    assert _kv(capsys, "--max-num-seqs", "1024")["bytes"]["activation"] > plain["bytes"]["activation"]
+    assert _kv(capsys, "--max-num-batched-tokens", "32K")["bytes"]["activation"] > plain["bytes"]["activation"]
+    assert _kv(capsys, "--quantization", "awq")["bytes"]["weights"] < 0.5 * plain["bytes"]["weights"]
+    assert _kv(capsys, "--dtype", "float32")["bytes"]["weights"] > 1.9 * plain["bytes"]["weights"]
+    # 0.92 of the memory since 0.22; before 0.21 the graphs were beside the fraction.
+    assert _kv(capsys, "--engine-version", "v0.11.2")["bytes"]["budget"] < plain["bytes"]["budget"]
+    assert _kv(capsys, "--engine-version", "0.20.1rc1")["bytes"]["graphs_inside"] is False
+
+
+def test_a_checkpoint_tells_its_width_itself(capsys):
+    sizes = []
+    for argv in (
+        ["--quantization", "compressed-tensors"],
+        [],
+        ["--quantization", "modelopt"],
+        ["--quantization", "fp8"],
+    ):
+        run(["Llama-3.1-8B-Instruct-FP8", "--gpu", "L4", "--max-model-len", "4096", "--format", "json", *argv])
+        sizes.append(json.loads(capsys.readouterr().out)["bytes"]["weights"])
+    assert len(set(sizes)) == 1
+
+
+def test_a_model_with_images(tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(MLLAMA))
+    results = []
+    for model in ("meta-llama/Llama-3.2-11B-Vision-Instruct", str(tmp_path / "config.json")):
+        assert run([model, "--gpu", "A100 80GB", "--max-model-len", "8192", "--format", "json"]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    assert results[0]["parameters"] == results[1]["parameters"] == pytest.approx(10.6e9, rel=0.02)
 
 
 def test_chinese(capsys):
@@ -77,6 +145,8 @@ def test_a_length_beyond_the_model_is_said(capsys):
         (["Llama-3-8B", "--gpu", "H100", "--gpu-memory-utilization", "nan"], "no share of the memory"),
         (["Llama-3-8B", "--gpu", "H100", "--gpu-memory-utilization", "90"], "no share of the memory"),
         (["Llama-3-8B", "--gpu", "H100", "--dtype", "int3"], "invalid choice"),
+        (["Llama-3-8B", "--gpu", "H100", "--engine-version", "latest"], "no version"),
+        (["Llama-3-8B", "--gpu", "H100", "--engine-version", "9" * 80], "no version"),
         (["Llama-3-8B"], "--gpu"),
         (["x" * 5000, "--gpu", "H100"], "Give"),
         (["a\0b", "--gpu", "H100"], "Give"),
@@ -98,6 +168,7 @@ def test_usage_is_one_sentence(argv, told, capsys):
         (b"{}", "'num_hidden_layers'"),
         (json.dumps(CONFIG | {"hidden_size": 1e99}).encode(), "'hidden_size'"),
         (json.dumps(CONFIG | {"torch_dtype": "odd"}).encode(), "type 'odd'"),
+        (json.dumps(CONFIG | {"layer_types": ["mamba"]}).encode(), "layers of type 'mamba'"),
         (b" " * (5 << 20), "larger than any"),
     ],
 )

@@ -38,7 +38,7 @@ def play(pattern: str) -> FindingLog:
     log = FindingLog()
     for mark in pattern:
         value: Any = None if mark == "." else "unknown" if mark == "?" else int(mark) / 10
-        log.note(results(root=value))
+        log.note(results(root=value), 0.0)
     return log
 
 
@@ -67,7 +67,7 @@ def test_shown_at_its_strongest() -> None:
 def test_root_folds_its_symptom_even_when_they_peaked_apart() -> None:
     log = FindingLog()
     for tick in range(10):
-        log.note(results(root=0.9 if tick > 3 else None, symptom=0.95))
+        log.note(results(root=0.9 if tick > 3 else None, symptom=0.95), float(tick))
     first, second = log.reported()
     assert (first.id, first.role, first.explains) == (ROOT.id, "root", (SYMPTOM.id,))
     assert (second.id, second.role, second.severity) == (SYMPTOM.id, "symptom", "info")
@@ -75,7 +75,7 @@ def test_root_folds_its_symptom_even_when_they_peaked_apart() -> None:
 
 def test_opened_and_resolved_are_told_once() -> None:
     log = FindingLog()
-    seen = [log.note(results(root=value)) for value in [None, 0.8, 0.9, None, None]]
+    seen = [log.note(results(root=value), 0.0) for value in [None, 0.8, 0.9, None, None]]
     assert [[one.id for one in opened] for opened, _ in seen] == [[], [ROOT.id], [], [], []]
     assert [[one.id for one in gone] for _, gone in seen] == [[], [], [], [ROOT.id], []]
 

@@ -99,4 +99,6 @@ def test_what_advisers_say(reports):
             said += [one["text"] for one in finding["evidence"]]
             said += [text for one in finding["actions"] for text in (one["why"], one["cost"]) if text]
             left |= {f"{name} {finding['id']}: {text}" for text in said if not CHINESE.search(text)}
+        aside = [text for one in report["considered"] for text in (one["title"], one["why"])]
+        left |= {f"{name} considered: {text}" for text in aside if not CHINESE.search(text)}
     assert sorted(left) == []

@@ -44,6 +44,17 @@ PUBLISHED = {
     "gpt-oss-120b": 116.83,
     "SmolLM2-135M": 0.1345,
     "SmolLM2-1.7B": 1.711,
+    "CodeLlama-34B": 33.74,
+    "Yi-34B": 34.39,
+    "Llama-3.2-11B-Vision": 10.67,
+    "Llama-3.2-90B-Vision": 88.59,
+    "Qwen2.5-VL-72B": 73.41,
+    "Mistral-Small-3.1-24B": 24.01,
+    "Mistral-Large": 122.61,
+    "Gemma-7B": 8.54,
+    "GLM-4-9B": 9.40,
+    "Kimi-K2": 1026.4,
+    "Qwen1.5-MoE-A2.7B": 14.32,
 }
 
 
@@ -77,6 +88,11 @@ def test_kv_bytes_of_a_token(name, item, expected):
         ("/srv/models/Meta-Llama-3-70B-Instruct/", "Llama-3-70B", None),
         ("gpt_oss:20b", "gpt-oss-20b", "mxfp4"),
         ("deepseek-ai/DeepSeek-R1", "DeepSeek-R1", "fp8"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "Qwen2.5-7B", "int8"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen2.5-7B", "gptq"),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "DeepSeek-R1-0528-Qwen3-8B", None),
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", "Llama-3.2-11B-Vision", None),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", "Mistral-Small-3.2-24B", None),
         ("DeepSeek-R1-Distill-Llama-8B", "DeepSeek-R1-Distill-Llama-8B", None),
     ],
 )
@@ -114,6 +130,25 @@ def test_windows_by_layer_types_by_pattern_and_switched_off():
     assert model_of(_config(sliding_window=8, layer_types=types), "m").windowed_layers == 2
     assert model_of(_config(sliding_window=8, sliding_window_pattern=4), "m").windowed_layers == 3
     assert model_of(_config(sliding_window=8, use_sliding_window=False), "m").windowed_layers == 0
+
+
+def test_chunks_of_attention_are_windows():
+    types = ["chunked_attention", "chunked_attention", "full_attention", "chunked_attention"]
+    model = model_of(_config(attention_chunk_size=8192, layer_types=types), "m")
+    assert (model.window, model.windowed_layers) == (8192, 3)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"layer_types": ["linear_attention", "full_attention"] * 2}, "'linear_attention'"),
+        ({"full_attention_interval": 4}, "'full_attention_interval'"),
+        ({"hybrid_override_pattern": "M-M*"}, "'hybrid_override_pattern'"),
+    ],
+)
+def test_layers_that_keep_a_state_are_not_guessed_at(more, told):
+    with pytest.raises(SizingError, match=told):
+        model_of(_config(**more), "m")
 
 
 def test_the_text_part_of_a_model_with_images():

@@ -1,0 +1,125 @@
+"""Scores in tables and lists: a quantized model beside its reference, whatever evaluates them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from infradoc.artefacts.kinds.score import QUANTIZED, REFERENCE, Score
+from infradoc.artefacts.kinds.score_lists import labelled, listed, lm_eval
+
+_TASK = re.compile(
+    r"(?i)^\s*\|?\s*(?:task|tasks|benchmark|metric|dataset|eval|bench|test|model|acc|variant|评测|任务)\b"
+)
+_CELL = re.compile(r"\s*\|\s*|\t+|\s{2,}")
+_NUMBER = re.compile(r"^\*{0,2}(?P<n>\d+(?:\.\d+)?)\s*%?\*{0,2}$")
+# What a model costs is no score: less of it is no loss of quality.
+_COST = re.compile(
+    r"(?i)mem(?:ory)?\b|\bsize\b|speed|latency|throughput|tokens?\b|tok/s|req/s|\btime\b|\b[GM]i?B\b|param|\bnum\b|\bcount\b"
+    r"|samples?\b|\bbits?\b|\bms\b|seconds?|ttft|tpot|itl\b|batch|version|shots?\b|stderr|step|epoch|延迟|吞吐|显存|速度"
+)
+_RULES = frozenset("|-: +=")
+
+
+def score_tables(lines: Sequence[str]) -> Iterator[tuple[int, int, list[Score]]]:
+    """(start, end, scores) of each table."""
+    index = 0
+    while index < len(lines):
+        for reader in (_beside, lm_eval, listed, labelled):
+            end, rows = reader(lines, index)
+            rows = [row for row in rows if not _COST.search(row.task)]
+            if rows:
+                yield index, end, rows
+                index = end
+                break
+        else:
+            index += 1
+
+
+def _cells(line: str) -> list[str]:
+    return [cell for cell in _CELL.split(line.strip().strip("|").strip()) if cell]
+
+
+def _beside(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
+    """A table whose columns, or whose rows, are the quantized model and its reference."""
+    head = lines[start]
+    titles = _cells(head) if len(head) < 300 and (_TASK.match(head) or _names_both(head)) else []
+    if head.strip().replace(" ", "").startswith("||"):
+        titles = ["", *titles]  # the corner of a table is often empty
+    if len(titles) < 2 or any(_NUMBER.match(title) for title in titles):
+        return start, []
+    body: list[tuple[int, list[str]]] = []
+    end = start + 1
+    while end < len(lines) and (cells := _cells(lines[end])):
+        if set(lines[end].strip()) <= _RULES:
+            end += 1
+            continue
+        if len(cells) < 2 or not any(_NUMBER.match(cell) for cell in cells[1:]):
+            break
+        body.append((end, cells))
+        end += 1
+    columns = _by_column(titles, body)
+    rows = columns or _by_row(titles, body)
+    return end, rows
+
+
+def _names_both(head: str) -> bool:
+    """A heading with bars that has a column for the reference and one for a quantized model."""
+    if head.count("|") < 2:
+        return False
+    titles = _cells(head)
+    both = any(REFERENCE.search(title) for title in titles), any(QUANTIZED.search(title) for title in titles)
+    return all(both) and all(len(title) < 60 for title in titles)
+
+
+def _by_column(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:
+    named = [index for index in range(1, len(titles)) if REFERENCE.search(titles[index])]
+    others = [index for index in range(1, len(titles)) if index not in named]
+    chosen = [index for index in others if QUANTIZED.search(titles[index])] or others[:1]
+    if not named or not chosen:
+        return []
+    rows = []
+    for line, cells in body:
+        ref = _value(cells, named[0])
+        for column in chosen:
+            mine = _value(cells, column)
+            if mine is not None and ref is not None:
+                rows.append(Score(line, cells[0], mine, ref, titles[column], True))
+    return rows
+
+
+def _by_row(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:
+    bases = [cells for _, cells in body if REFERENCE.search(cells[0]) and not QUANTIZED.search(cells[0])]
+    bases = bases or _named_alike(body)
+    rows = []
+    for line, cells in body:
+        base = next((base for base in bases if _words(base) == _words(cells)), None)
+        if base is None or not QUANTIZED.search(cells[0]):
+            continue
+        for column in range(1, min(len(titles), len(cells))):
+            mine, ref = _value(cells, column), _value(base, column)
+            if mine is not None and ref is not None:
+                task = " ".join([*_words(cells), titles[column]])
+                rows.append(Score(line, task, mine, ref, cells[0], True))
+    return rows
+
+
+def _words(cells: Sequence[str]) -> tuple[str, ...]:
+    """What a row says beside its name and its numbers: the data set, where a table has one in each row."""
+    return tuple(cell for cell in cells[1:] if not _NUMBER.match(cell))
+
+
+def _named_alike(body: Sequence[tuple[int, list[str]]]) -> list[list[str]]:
+    """The rows whose name a quantized row's continues: "model" beside "model-AWQ"."""
+    quantized = [cells[0].lower() for _, cells in body if QUANTIZED.search(cells[0])]
+    names = ((cells, cells[0].lower()) for _, cells in body)
+    return [
+        cells
+        for cells, name in names
+        if len(name) > 3 and not QUANTIZED.search(name) and any(other.startswith(name) for other in quantized)
+    ]
+
+
+def _value(cells: Sequence[str], column: int) -> float | None:
+    found = _NUMBER.match(cells[column]) if column < len(cells) else None
+    return float(found.group("n")) if found else None

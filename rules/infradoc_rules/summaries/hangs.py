@@ -1,0 +1,114 @@
+"""Copies between devices that never end, crawl or arrive wrong: fact comm.hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries.collectives import all_at_the_first, is_root_error
+from infradoc_rules.summaries.links import ranks_of
+
+_RING_WAITS = 3  # one line a minute; fewer occur while weights load or kernels compile
+_DETOUR = 0.5  # of the rate without peer access; a direct copy is never slower than one with a stop on the way
+_SPINNING = 0.9  # utilization of a kernel that waits in a loop
+_AT_WORK = 0.5  # of the power limit; waiting takes a fraction
+_FATAL = frozenset({"cuda_oom", "kv_no_memory", "weights_do_not_fit", "memory_below_request", "host_oom_kill", "xid"})
+
+
+def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
+    """comm.hang, where several ranks of one host are known or a copy was seen to fail."""
+    timeouts = [event for event in events if event.name == "nccl_timeout"]
+    system = system or next((str(e.fields.get("system")) for e in events if e.name == "launched"), None)
+    hang, event = _hang(events, facts, timeouts, system)
+    if hang is not None:
+        yield Fact("comm.hang", hang, "derived", event.source if event is not None else None)
+
+
+def _hang(
+    events: Sequence[Event], facts: Mapping[str, Fact], timeouts: Sequence[Event], system: str | None
+) -> tuple[str | None, Event | None]:
+    """ "stalled", "blocked", "refused", "slow", "wrong_data" or "none"; None where no second rank is known."""
+    wrong = next((e for e in events if e.name == "p2p_blocked" and e.fields.get("by") == "wrong_data"), None)
+    blocked = next((e for e in events if e.name == "p2p_blocked" and e.fields.get("by") in ("acs", "iommu")), None)
+    garbled = any(event.name == "output_invalid" for event in events)
+    if wrong is None and garbled and "env.GGML_CUDA_P2P" in facts and _devices(facts) > 1:
+        wrong = next(event for event in events if event.name == "output_invalid")
+    if wrong is None and blocked is not None and garbled and _peers(events, facts):
+        wrong = blocked  # several ranks, answers that are no language, and a path that changes peer traffic
+    if wrong is not None:
+        return "wrong_data", wrong
+    refused = next((e for e in events if e.name == "p2p_blocked" and e.fields.get("by") == "refused"), None)
+    if refused is not None and any(event.name in ("traceback", "nccl_error", "engine_failed") for event in events):
+        return "refused", refused
+    slow = next((event for event in events if event.name == "p2p_bandwidth" and _slower_as_peers(event)), None)
+    if slow is not None:
+        return "slow", slow
+    if not _peers(events, facts):
+        return None, None
+    if facts.get("topo.nvlink") is not None and facts["topo.nvlink"].value is True:
+        return "none", None
+    stall = _stall(events, timeouts, system) or _busy_for_nothing(events, facts)
+    if stall is None or any(event.name in _FATAL or is_root_error(event) for event in events):
+        return "none", None
+    return ("blocked", blocked) if blocked is not None else ("stalled", stall)
+
+
+def _slower_as_peers(event: Event) -> bool:
+    """Whether direct copies never end, or are far slower than those through memory of the host: they take a detour."""
+    direct, around = event.fields.get("with_peer"), event.fields.get("without_peer")
+    if event.fields.get("unfinished") is True:
+        return True
+    return isinstance(direct, int | float) and isinstance(around, int | float) and direct < _DETOUR * around
+
+
+def _peers(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
+    """Several ranks of one host talk through NCCL."""
+    several = ranks_of(events) > 1
+    if several:
+        nodes = facts.get("comm.nodes")
+        return nodes is None or nodes.value == 1
+    size = facts.get("tensor_parallel_size")
+    return "nccl.version" in facts and size is not None and isinstance(size.value, int) and size.value > 1
+
+
+def _devices(facts: Mapping[str, Fact]) -> int:
+    """Devices of one host that llama.cpp uses; 0 where it does not say."""
+    fact = facts.get("llamacpp.devices")
+    return int(fact.value) if fact is not None and isinstance(fact.value, int) else 0
+
+
+def _busy_for_nothing(events: Sequence[Event], facts: Mapping[str, Fact]) -> Event | None:
+    """The last rank that joined, where the devices run at full utilization and the log goes no further."""
+    utilization, power = facts.get("gpu.utilization"), facts.get("gpu.power_share")
+    if utilization is None or not isinstance(utilization.value, int | float) or utilization.value < _SPINNING:
+        return None
+    if power is not None and isinstance(power.value, int | float) and power.value > _AT_WORK:
+        return None
+    joined = [event for event in events if event.name == "nccl_ready"]
+    signs = ("train_step", "stats_line", "step_line", "engine_ready", "request_finished", "nccl_bandwidth")
+    return joined[-1] if joined and not any(event.name in signs for event in events) else None
+
+
+def _stall(events: Sequence[Event], timeouts: Sequence[Event], system: str | None) -> Event | None:
+    """The sign that nothing has moved since the ranks met; None when something did, or nothing was asked of them."""
+    moved = any(
+        event.name in ("train_step", "request_finished", "nccl_bandwidth")
+        or (event.name == "stats_line" and (event.fields.get("generation_rate") or 0) != 0)
+        for event in events
+    )
+    if moved:
+        return None
+    prompts = [e for e in events if e.name == "dataset_progress" and e.fields.get("what") == "prompts"]
+    if prompts and prompts[-1].fields.get("done") == 0:
+        return prompts[-1]
+    if timeouts and all_at_the_first(events, timeouts, system):
+        return timeouts[0]
+    waits = [event for event in events if event.name == "shm_ring_wait"]
+    if sum(event.repeat for event in waits) >= _RING_WAITS:
+        return waits[-1]
+    bench = [e for e in events if e.name == "rank_busy" and e.fields.get("what") == "nccl-tests"]
+    if bench:
+        return bench[-1]
+    held = ("all_reduce", "allreduce", "ncclAllReduce", "pynccl", "synchronize")
+    stacks = [e for e in events if e.name == "stack_sample" and any(word in str(e.fields.get("top")) for word in held)]
+    return stacks[-1] if stacks else None

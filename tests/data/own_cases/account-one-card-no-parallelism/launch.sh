@@ -1,0 +1,1 @@
+vllm serve Qwen/Qwen3-32B --max-model-len 8192

@@ -1,0 +1,1 @@
+docker run -it --net=host --ipc=host --gpus all -v /models:/models vllm-aarch64:0.5.2 python3 -m vllm.entrypoints.openai.api_server --model /models/llama-3-70b --pipeline-parallel-size 2 --distributed-executor-backend ray

@@ -1,0 +1,2 @@
+#!/bin/bash
+python -m vllm.entrypoints.openai.api_server --model acme/coder-14b --max-model-len 65536 --gpu-memory-utilization 0.9

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -e
+exec vllm serve --config /etc/llm/config.yaml --port 8080

@@ -1,0 +1,85 @@
+"""A log that a command prints: a real child process that prints, ends, fails, floods and ignores the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+
+from infradoc.config import TargetConfig
+from infradoc.sources.all import bind_sources
+from infradoc.sources.log_command import MOST_LINES, CommandLogSource, CommandTail
+
+LINE = (
+    "INFO 11-29 10:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 100.0 tokens/s, Avg generation throughput:"
+    " 10.0 tokens/s, Running: 4 reqs, Waiting: 2 reqs, GPU KV cache usage: 90.0%, Prefix cache hit rate: 0.0%"
+)
+
+
+def until(ready: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_events_come_from_what_is_printed() -> None:
+    source = CommandLogSource(("sh", "-c", f"for i in 1 2 3; do echo '{LINE}'; done; sleep 60"), "vllm")
+    events = []
+
+    def three() -> bool:
+        reading = source.read(time.time())
+        assert reading.error is None
+        events.extend(reading.events)
+        return len(events) >= 3
+
+    until(three)
+    assert [event.name for event in events] == ["stats_line"] * 3
+    source.close()
+    source.close()
+
+
+def test_the_child_ends_with_the_source_even_if_it_ignores_the_request() -> None:
+    tail = CommandTail(("sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done"))
+    found: list[bytes] = []
+    until(lambda: bool(found) or bool(found.extend(tail.lines())) or bool(found))
+    pid = int(found[0])
+    tail.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_command_that_ends_is_told_and_started_again_later() -> None:
+    source = CommandLogSource(("sh", "-c", "exit 3"), "vllm")
+    errors: list[str] = []
+
+    def told() -> bool:
+        error = source.read(time.time()).error
+        errors.extend([error] if error else [])
+        return any("exit code 3" in text for text in errors)
+
+    until(told)
+    assert "The log command sh does not run" in errors[0]
+    until(lambda: "started again in" in (source.read(time.time()).error or ""))
+    source.close()
+
+
+def test_a_flood_is_bounded() -> None:
+    tail = CommandTail(("sh", "-c", f"yes line | head -n {MOST_LINES * 2}"))
+    tail.lines()
+    until(lambda: tail.dropped_lines >= MOST_LINES - 1)
+    assert len(tail.lines()) <= MOST_LINES
+    tail.close()
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    source = CommandLogSource(("no-such-program", "-f"))
+    assert not source.is_supported()
+    assert source.why_not() == "there is no program no-such-program for log_command"
+
+
+def test_the_configuration_binds_it() -> None:
+    (source,) = bind_sources(TargetConfig(log_command=("journalctl", "-f", "-u", "vllm")))
+    assert isinstance(source, CommandLogSource)
