@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import infradoc_playbooks
+import infradoc_playbooks.lint
 from infradoc.errors import InfradocError
 from infradoc_rules.actions import ACTIONS
 from infradoc_rules.advise import ADVISERS
@@ -42,6 +43,7 @@ def check_catalog(catalog: Catalog) -> list[str]:
     """One sentence for every name that leads nowhere; empty when rules, playbooks and actions fit together."""
     problems = [problem for rule in catalog.rules for problem in rule_problems(rule.id, rule.explains, rule.advised)]
     problems += [problem for name in infradoc_playbooks.ids() for problem in playbook_problems(name)]
+    problems += infradoc_playbooks.lint.problems()
     return problems + action_problems(carried_out_actions())
 
 

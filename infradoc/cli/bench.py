@@ -32,6 +32,7 @@ A class is NAME:key=value,... with the keys
   open=R         R requests a second, Poisson arrivals
   kind=          chat | completion | tokenize
   prompt_tokens=24 or 16-32      words of the prompt, one token each; a chat template adds its own
+  shared_tokens=0                of them, at the start, the same in every request: a system prompt
   max_tokens=12-36  bytes=200000  count=N
   think=SECONDS  pause after each answer
   pace=SECONDS   each client sends one request in each slot of this length, at a moment drawn from the seed

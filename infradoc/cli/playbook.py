@@ -6,28 +6,44 @@ import argparse
 import sys
 
 import infradoc_playbooks
-from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser
 from infradoc.errors import InfradocError
 
-SUMMARY = "Read the runbook of a finding, in English or Chinese."
-HELP = "Without ID: the ids that have one."
+SUMMARY = "Read the runbook of a finding, or how a mechanism works, in English or Chinese."
+HELP = "Without ID: what there is to read."
+_WORDS = {
+    "en": ("Findings", "Mechanisms", "How it works: {pages}"),
+    "zh": ("诊断", "机制", "原理：{pages}"),
+}
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     made = Parser(prog="infradoc playbook", description=SUMMARY, epilog=HELP)
-    made.add_argument("id", nargs="?", metavar="ID", help="a finding id, such as kv-thrashing-preemption")
+    about = "a finding id, such as kv-thrashing-preemption, or a mechanism"
+    made.add_argument("id", nargs="?", metavar="ID", help=about)
     made.add_argument("--lang", choices=("en", "zh"), default="en")
     return made
 
 
 def listed(lang: str) -> list[str]:
-    """Each id with the title of its rule, where it has one."""
-    titles = {rule.id: rule.title.get(lang) for rule in load_rules().rules}
-    names = infradoc_playbooks.ids()
-    width = max(map(len, names), default=0) + 2
-    return [f"{name:<{width}}{titles.get(name, '')}".rstrip() for name in names]
+    """Each page's name and title: the findings, then the mechanisms."""
+    groups = (infradoc_playbooks.ids(), infradoc_playbooks.mechanisms())
+    width = max(len(name) for names in groups for name in names) + 2
+    lines = []
+    for heading, names in zip(_WORDS[lang], groups, strict=False):
+        lines += ["", heading, *(f"  {name:<{width}}{infradoc_playbooks.title(name, lang)}" for name in names)]
+    return lines[1:]
+
+
+def page(name: str, lang: str) -> str:
+    """The page, and for a finding where to read how the mechanism behind it works. Raises PlaybookError."""
+    text = infradoc_playbooks.get(name, lang).rstrip("\n")
+    behind = infradoc_playbooks.mechanisms_of(name)
+    if not behind:
+        return text
+    pages = ", ".join(f"`infradoc playbook {one}`" for one in behind)
+    return f"{text}\n\n{_WORDS[lang][2].format(pages=pages)}"
 
 
 def run(argv: list[str]) -> int:
@@ -37,7 +53,7 @@ def run(argv: list[str]) -> int:
         print("\n".join(listed(args.lang)))
         return 0
     try:
-        text = infradoc_playbooks.get(args.id, args.lang)
+        text = page(args.id, args.lang)
     except infradoc_playbooks.PlaybookError as error:
         message = str(error)
         raise InfradocError(f"{message[:1].upper()}{message[1:]}") from error
@@ -47,5 +63,5 @@ def run(argv: list[str]) -> int:
 
         Console().print(Markdown(text))
     else:
-        print(text, end="" if text.endswith("\n") else "\n")
+        print(text)
     return 0

@@ -44,7 +44,7 @@ def prepare(spec: ClassSpec, model: str, seed: int, index: int) -> Prepared:
     source = Random(f"{seed}/{spec.name}/{index}/lengths")
     num_words = source.randint(spec.prompt_tokens.low, spec.prompt_tokens.high)
     max_tokens = source.randint(spec.max_tokens.low, spec.max_tokens.high)
-    text = prompt(seed, spec.name, index, num_words)
+    text = prompt(seed, spec.name, index, num_words, spec.shared_tokens)
     data = {"model": model, "max_tokens": max_tokens, "temperature": spec.temperature, "stream": spec.stream}
     if spec.kind == "chat":
         data["messages"] = [{"role": "user", "content": text}]

@@ -20,9 +20,11 @@ MOST: Mapping[str, int] = {
     "closed": 10_000,
     "open": 10_000,
     "prompt_tokens": 10_000_000,
+    "shared_tokens": 10_000_000,
     "max_tokens": 10_000_000,
     "bytes": 1 << 30,
 }
+_MAY_BE_ZERO = ("think", "pace", "temperature", "shared_tokens")
 EXAMPLE = "Example: --class chat:closed=4,kind=chat,prompt_tokens=24,max_tokens=12-36"
 
 
@@ -65,6 +67,7 @@ class ClassSpec:
     think: float = 0.0
     pace: float = 0.0
     prompt_tokens: Span = Span(64, 64)
+    shared_tokens: int = 0
     max_tokens: Span = Span(64, 64)
     bytes: int = 200_000
     ignore_eos: bool = False
@@ -120,6 +123,9 @@ def class_from(name: str, values: Mapping[str, object]) -> ClassSpec:
         raise InfradocError(
             f"Request class {name} needs either closed=N (clients) or open=R (requests a second).", EXAMPLE
         )
+    if spec.shared_tokens > spec.prompt_tokens.low:
+        message = f"shared_tokens of request class {name} is {spec.shared_tokens}, more than its shortest prompt."
+        raise InfradocError(message, f"Give at most {spec.prompt_tokens.low}, or longer prompts.")
     return spec
 
 
@@ -134,7 +140,7 @@ def convert(key: str, value: object, where: str) -> object:
             raise InfradocError(f"{where} is {value!r}.", f"Kinds are {', '.join(KINDS)}.")
         return value
     return positive(
-        value, where, whole=key in ("closed", "bytes", "count"), zero_ok=key in ("think", "pace", "temperature")
+        value, where, whole=key in ("closed", "bytes", "count", "shared_tokens"), zero_ok=key in _MAY_BE_ZERO
     )
 
 

@@ -24,13 +24,16 @@ def words() -> dict[str, list[str]]:
     return listed
 
 
-def prompt(seed: int, stream: str, index: int, num_words: int) -> str:
-    """A prompt of `num_words` plain words, most of them one token each; differs for each index from the first word on.
+def prompt(seed: int, stream: str, index: int, num_words: int, shared_words: int = 0) -> str:
+    """A prompt of `num_words` plain words, most of them one token each.
 
-    `stream` separates request classes that share a seed.
+    The first `shared_words` are the same for every index, all others differ. `stream` separates request classes that
+    share a seed.
     """
-    source = Random(f"{seed}/{stream}/{index}/prompt")
-    return " ".join(source.choices(words()["plain"], k=num_words))
+    plain = words()["plain"]
+    own = Random(f"{seed}/{stream}/{index}/prompt").choices(plain, k=num_words - shared_words)
+    shared = Random(f"{seed}/{stream}/shared").choices(plain, k=shared_words)
+    return " ".join(shared + own)
 
 
 def document(seed: int, index: int, num_bytes: int) -> str:

@@ -1,4 +1,7 @@
-"""Runbooks: one per finding id, in English and Chinese, as Markdown. Imports nothing of infradoc."""
+"""Runbooks: one per finding id, and a page per mechanism of serving; in English and Chinese, as Markdown.
+
+Imports nothing of infradoc.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +15,71 @@ SECTIONS = {
     "en": ("Meaning", "Impact", "Diagnosis", "Mitigation", "Trade-off", "False alarms"),
     "zh": ("含义", "影响", "诊断", "处理", "取舍", "误报"),
 }
+MECHANISM_SECTIONS = {
+    "en": ("Background", "Problem", "Solution", "Trade-offs", "Lesson", "Measured", "Findings"),
+    "zh": ("背景", "问题", "方案", "取舍", "启示", "实测", "相关诊断"),
+}
+HEALTHY = "healthy"  # the one page that belongs to no rule: what a silent report means
 _SHOWN = 3
+_MARKS = re.compile(r"^<!-- \w+ -->\n", re.MULTILINE)  # where the bench puts its tables
 _ACTION = re.compile(r"^- `([a-z_]+)`", re.MULTILINE)
 
 
 class PlaybookError(LookupError):
-    """No such runbook; the message names the nearest id."""
+    """No such page; the message names the nearest one."""
 
 
-def _folder() -> Traversable:
-    return resources.files("infradoc_playbooks") / "catalog"
+def _folder(name: str) -> Traversable:
+    return resources.files("infradoc_playbooks") / name
+
+
+def _names(folder: str) -> tuple[str, ...]:
+    pages = (item.name for item in _folder(folder).iterdir())
+    return tuple(sorted({page.split(".", 1)[0] for page in pages if page.endswith(".md")}))
 
 
 def ids() -> tuple[str, ...]:
     """Finding ids that have a runbook, sorted."""
-    return tuple(sorted({item.name.split(".", 1)[0] for item in _folder().iterdir() if item.name.endswith(".md")}))
+    return _names("catalog")
 
 
-def get(finding_id: str, lang: str = "en") -> str:
-    """The runbook of a finding id as Markdown, in `lang` (English for any other than zh). Raises PlaybookError."""
-    known = ids()
-    if finding_id not in known:
-        began = [name for name in known if finding_id and name.startswith(finding_id)]  # half a name beats a like one
-        near = began or difflib.get_close_matches(finding_id, known, n=1)
-        holds = [name for name in known if finding_id and finding_id in name][:_SHOWN]
-        near = near or holds
-        hint = f"did you mean {near[0]!r}?" if near else "`infradoc playbook` lists them"
-        raise PlaybookError(f"there is no playbook {finding_id!r}; {hint}")
-    return (_folder() / f"{finding_id}.{'zh' if lang == 'zh' else 'en'}.md").read_text(encoding="utf-8")
+def mechanisms() -> tuple[str, ...]:
+    """Names of the mechanism pages, sorted."""
+    return _names("mechanisms")
+
+
+def get(name: str, lang: str = "en") -> str:
+    """A runbook or a mechanism's page as Markdown, in `lang` (English for any other than zh). Raises PlaybookError."""
+    folder = "mechanisms" if name in mechanisms() else "catalog"
+    known = (*ids(), *mechanisms())
+    if name not in known:
+        raise PlaybookError(f"there is no playbook {name!r}; {_nearest(name, known)}")
+    text = (_folder(folder) / f"{name}.{'zh' if lang == 'zh' else 'en'}.md").read_text(encoding="utf-8")
+    return _MARKS.sub("", text)
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    began = [one for one in known if name and one.startswith(name)]  # half a name beats a like one
+    near = began or difflib.get_close_matches(name, known, n=1)
+    holds = [one for one in known if name and name in one][:_SHOWN]
+    near = near or holds
+    return f"did you mean {near[0]!r}?" if near else "`infradoc playbook` lists them"
+
+
+def title(name: str, lang: str = "en") -> str:
+    """A page's title. Raises PlaybookError."""
+    return get(name, lang).partition("\n")[0].removeprefix("# ")
+
+
+def findings_of(mechanism: str) -> tuple[str, ...]:
+    """The finding ids that a mechanism's page names, in order. Raises PlaybookError."""
+    body = sections(get(mechanism))[MECHANISM_SECTIONS["en"][-1]]
+    return tuple(re.findall(r"^- `([a-z-]+)`", body, re.MULTILINE))
+
+
+def mechanisms_of(finding_id: str) -> tuple[str, ...]:
+    """The mechanism pages that explain what a finding is about, sorted."""
+    return tuple(name for name in mechanisms() if finding_id in findings_of(name))
 
 
 def sections(text: str) -> dict[str, str]:

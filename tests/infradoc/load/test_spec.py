@@ -49,6 +49,7 @@ def test_a_file_and_flags_mean_the_same(tmp_path: Path) -> None:
         ("chat:closed=1,max_tokens=9-3", "range"),
         ("chat:closed=1,max_token=9", "did you mean max_tokens"),
         ("chat:closed=1,stream=maybe", "true or false"),
+        ("chat:closed=1,prompt_tokens=8-64,shared_tokens=9", "more than its shortest prompt"),
     ],
 )
 def test_a_bad_flag_says_what_is_wrong(flag: str, says: str) -> None:

@@ -28,6 +28,13 @@ def test_prompts_have_their_number_of_words_and_differ() -> None:
     assert prompts[0] != prompt(1, "other", 0, 24)
 
 
+def test_a_shared_start_is_shared_and_the_rest_is_not() -> None:
+    texts = [prompt(1, "chat", index, 24, 16).split() for index in range(20)]
+    assert {len(text) for text in texts} == {24}
+    assert len({tuple(text[:16]) for text in texts}) == 1
+    assert len({tuple(text[16:]) for text in texts}) == 20
+
+
 def test_texts_do_not_depend_on_the_process() -> None:
     code = "from infradoc.load.text import *; print(prompt(3, 'c', 9, 30)); print(document(3, 9, 900))"
     runs = [
