@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from infradoc.accuracy.first_runs import FirstRun, first_run_lines
 from infradoc.accuracy.score import SHARES, Row, shares
 
 _MEANS = {
@@ -16,9 +17,11 @@ _MEANS = {
 }
 
 
-def markdown(rows: Sequence[Row], command: str) -> str:
-    """The page. command: how to make it again."""
-    return "\n".join([*_head(rows, command), *_summary(rows), *_findings(rows), *_misses(rows), *_reading(rows), ""])
+def markdown(rows: Sequence[Row], command: str, first_runs: Sequence[FirstRun] = ()) -> str:
+    """The page. command: how to make it again; first_runs: how batches were scored before they were learnt from."""
+    unseen = first_run_lines(first_runs)
+    known = (*_head(rows, command), *unseen, "## Cases that the rules know", "", *_summary(rows))
+    return "\n".join([*known, *_findings(rows), *_misses(rows), *_reading(rows), ""])
 
 
 def line(rows: Sequence[Row]) -> str:

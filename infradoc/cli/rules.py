@@ -30,7 +30,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("what", choices=("list", "lint", "test"))
     made.add_argument("path", nargs="?", type=Path, metavar="PATH")
-    made.add_argument("--cases", type=Path, metavar="DIR", help="test: labelled incidents instead of cases files")
+    made.add_argument(
+        "--cases", type=Path, action="append", metavar="DIR", help="test: labelled incidents instead; repeatable"
+    )
     made.add_argument("--write", type=Path, metavar="FILE", help="with --cases: write the table of results there")
     made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the titles")
     return made
@@ -56,20 +58,25 @@ def run(argv: list[str]) -> int:
 def test_cases(args: argparse.Namespace) -> int:
     """Score labelled incidents; 1 when a case falls short. Raises InfradocError for wrong usage."""
     from infradoc.accuracy import score, table
+    from infradoc.accuracy.first_runs import read_first_runs
 
     if args.what != "test" or args.cases is None:
         raise InfradocError(
             "--cases and --write belong to `infradoc rules test --cases DIR`.", "See `infradoc rules --help`."
         )
-    if not args.cases.is_dir():
-        raise InfradocError(f"There is no folder {args.cases}.", "Give a folder of labelled cases.")
-    rows = score.score(args.cases, load_rules(args.path))
+    for folder in args.cases:
+        if not folder.is_dir():
+            raise InfradocError(f"There is no folder {folder}.", "Give a folder of labelled cases.")
+    seen_first = read_first_runs(args.cases)
+    catalog = load_rules(args.path)
+    rows = [row for folder in args.cases for row in score.score(folder, catalog)]
     short = [row.short for row in rows if row.short]
     for text in short:
         print(text)
     print(table.line(rows))
     if args.write is not None:
-        _write(args.write, table.markdown(rows, f"infradoc rules test --cases {args.cases} --write {args.write}"))
+        folders = " ".join(f"--cases {folder}" for folder in args.cases)
+        _write(args.write, table.markdown(rows, f"infradoc rules test {folders} --write {args.write}", seen_first))
     return 1 if short else 0
 
 

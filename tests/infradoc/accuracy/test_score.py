@@ -172,3 +172,24 @@ def test_a_case_that_cannot_be_read_counts_as_wrong(tmp_path):
     (tmp_path / "one" / "shot.png").write_bytes(b"\x89PNG" + bytes(50))
     row = score(tmp_path, load_rules())[0]
     assert row.votes == {"top1": False, "any": False, "forbid": True, "fix": False} and "image" in (row.error or "")
+
+
+FIRST = "- {batch: a, date: 2026-01-01, sick: 4, right: 3, forbidden: 0, fixes: 4, fixed: 2, healthy: 0, alarms: 0}\n"
+
+
+def test_the_page_tells_how_unseen_cases_were_scored(some: Path, tmp_path: Path) -> None:
+    (some / "first_runs.yaml").write_text(FIRST + FIRST.replace("batch: a", "batch: b").replace("right: 3", "right: 1"))
+    page = tmp_path / "accuracy.md"
+    command.run(["test", "--cases", str(some), "--write", str(page)])
+    text = page.read_text()
+    assert "| a | 2026-01-01 | 3 of 4 (0.75) | 0 of 4 (0.00) | 2 of 4 (0.50) | - |" in text
+    assert "| **all** |  | 4 of 8 (0.50) |" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["x: 1\n", "- 1\n", "- {batch: a}\n", FIRST.replace("3", "x"), FIRST.replace("3", "-3"), "["]
+)
+def test_a_broken_list_of_first_runs_is_named(some: Path, text: str) -> None:
+    (some / "first_runs.yaml").write_text(text)
+    with pytest.raises(LabelError, match="first_runs"):
+        command.run(["test", "--cases", str(some)])
