@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from infradoc.accuracy.score import LabelError
-from infradoc_rules.yaml_file import YamlError, load_plain
+from infradoc_rules.yaml_file import YamlError, load_marked
 
 FILE_NAME = "first_runs.yaml"
 
@@ -39,7 +39,7 @@ def read_first_runs(folders: Sequence[Path]) -> list[FirstRun]:
 def _rows(path: Path) -> Iterator[FirstRun]:
     names = {field.name for field in fields(FirstRun)}
     try:
-        data = load_plain(path)
+        data = load_marked(path).data
     except (YamlError, OSError) as error:
         raise LabelError(f"{path} cannot be read: {error}.", "Write a list of batches.") from error
     for number, row in enumerate(data if isinstance(data, list) else [None], 1):
