@@ -25,9 +25,12 @@ from infradoc_rules.patterns import LogScanner, weights
 HEAD_CHARACTERS = 4 << 20  # of a text that are split by content; what follows is read as the log that it began as
 JSON_CHARACTERS = 24 << 20  # a JSON document is one value and read whole, up to what 150 MB of memory allow
 _HELD_CHARACTERS = 12 << 20  # log lines held until the engine is known from all files together
+_WINDOW = 400  # lines that the engine is told by at a time
+_DISTINCT_LINES = 8_000  # that are looked through for a sign of the engine
 _HALF_YEAR = 180 * 86_400.0
 _YEAR = re.compile(r"\b(20\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T ]\d\d:\d\d")
 _LAUNCHED = 1_000.0  # what a launch command weighs against log lines when they name different engines
+_SEEN = 1.0  # what a row of a process table weighs: other servers run on the host as well
 # A server's own word on a setting beats the flag it was started with, and that beats a file beside it.
 _TRUST = {"default": 0, "file": 1, "config": 2, "flag": 3, "log": 4, "metrics": 5, "api": 5, "derived": -1}
 
@@ -108,7 +111,7 @@ class _Account:
                 self._read(segment)
         logs = [segment for segment in segments if segment.kind == LOG]
         for segment in logs:
-            for system, weight in weights(segment.lines).items():
+            for system, weight in _weights(segment.lines).items():
                 self.votes[system] += weight
         following = next(rest, None)
         if following is not None:
@@ -134,7 +137,7 @@ class _Account:
         artefact = _BY_NAME[segment.kind].read(segment)
         self.parts[self._next()] = _Part(segment.source, segment.kind, artefact)
         if artefact.system:
-            self.votes[artefact.system] += _LAUNCHED
+            self.votes[artefact.system] += _SEEN if segment.kind == "host_tools" else _LAUNCHED
 
     def _stream(
         self,
@@ -168,7 +171,7 @@ class _Account:
     def _system_of(self, segment: Segment) -> str | None:
         """The engine that a log is read as: the one of the whole case unless the log clearly names another."""
         main = self.system
-        own = weights(segment.lines)
+        own = _weights(segment.lines)
         best = max(own, key=lambda system: own[system], default=None)
         if best is None or best == main:
             return main
@@ -196,6 +199,22 @@ class _Account:
             notes=notes,
             stated=[fact for artefact in found for fact in artefact.facts],
         )
+
+
+def _weights(lines: Sequence[str]) -> dict[str, float]:
+    """How strongly a log speaks for each engine: by its first lines, or where those are noise by the next ones.
+
+    A container's own output, progress bars or another program may fill thousands of lines before the engine's first.
+    """
+    first = weights(lines)
+    if max(first.values(), default=0.0) >= 1:
+        return first
+    others = [line for line in dict.fromkeys(lines) if line]
+    for start in range(0, min(len(others), _DISTINCT_LINES), _WINDOW):
+        found = weights(others[start : start + _WINDOW])
+        if max(found.values(), default=0.0) >= 1:
+            return found
+    return first
 
 
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -9,6 +9,7 @@ Packing = Literal["gzip", "xz", "bzip2", "zstd", "zip", "tar"]
 
 HEAD = 64 * 1024
 _NULS = re.compile(rb"\x00{16,}")
+_WIDE = re.compile(rb"([\t\n\r\x1b -~])\x00{1,3}")
 _PACKED: tuple[tuple[bytes, Packing], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ\x00", "xz"),
@@ -18,14 +19,19 @@ _PACKED: tuple[tuple[bytes, Packing], ...] = (
     (b"PK\x05\x06", "zip"),
 )
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
-_OTHERS = (
+_DOCUMENTS = (
     (b"%PDF", "a PDF document"),
+    (b"\xd0\xcf\x11\xe0", "an Office document"),
+    (b"{\\rtf", "an RTF document"),
+)
+# An Office document is a zip of XML, in which every sentence is in pieces.
+_OFFICE = (b"[Content_Types].xml", b"mimetypeapplication/vnd.oasis", b"_rels/.rels", b"word/", b"docProps/")
+_OTHERS = (
     (b"\x7fELF", "a program"),
     (b"GGUF", "a GGUF model"),
     (b"SQLite format 3", "a database"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"Rar!", "a RAR archive"),
-    (b"\xd0\xcf\x11\xe0", "an Office document"),
     (b"\x93NUMPY", "a NumPy array"),
 )
 
@@ -44,6 +50,13 @@ def is_image(head: bytes) -> bool:
     return head.startswith(_IMAGES) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP") or head[4:8] == b"ftyp"
 
 
+def document_kind(head: bytes) -> str | None:
+    """What document a file is, in words; None when it is none."""
+    if head.startswith(b"PK\x03\x04") and head[30:].startswith(_OFFICE):  # behind 30 bytes comes the first name
+        return "an Office document"
+    return next((name for mark, name in _DOCUMENTS if head.startswith(mark)), None)
+
+
 def binary_kind(head: bytes) -> str | None:
     """What binary thing a file is, in words; None for text in any encoding."""
     known = next((name for mark, name in _OTHERS if head.startswith(mark)), None)
@@ -51,7 +64,8 @@ def binary_kind(head: bytes) -> str | None:
         return known
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or _utf16(head[:8192]):
         return None
-    sample = _NULS.sub(b"", head)[:8192]  # a log truncated under its writer, or copied with its holes, has NULs in runs
+    # PowerShell's `>>` appends UTF-16 to a file in UTF-8: then every other byte is NUL from some place on.
+    sample = _WIDE.sub(rb"\1", _NULS.sub(b"", head))[:8192]  # a log truncated under its writer, or copied with its holes, has NULs in runs
     if not sample:
         return "nothing but NUL bytes" if head else None
     odd = sum(1 for byte in sample if byte < 9 or 13 < byte < 27 or 27 < byte < 32)

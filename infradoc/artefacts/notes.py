@@ -26,6 +26,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{name} is an image: text is needed, so paste the lines that it shows.",
         "{name} 是图片：需要文本，请把图中的内容粘贴为文字。",
     ),
+    "document": (
+        "{name} is {what}: text is needed, so paste what it says.",
+        "{name} 是文档（{what}）：需要文本，请粘贴其中的文字。",
+    ),
     "binary": ("{name} is {what}, not text, and was not read.", "{name} 不是文本（{what}），未读取。"),
     "label": ("{name} is the label of a test case and was not read.", "{name} 是测试用例的标签，未读取。"),
     "long": (
@@ -60,6 +64,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "nothing": ("{name} holds nothing to read.", "{name} 中没有可读取的内容。"),
     "blank": ("{name} holds only blank lines.", "{name} 只有空行。"),
 }
+# What may have said more than the rest does: with one of these unread, silence of the rest is no health.
+_TELLING = frozenset(
+    {"image", "document", "unreadable", "damaged", "broken", "nested", "zstd", "locked", "bomb", "surplus", "deep"}
+)
 _MORE = (
     "There are {count} more like the last one: {what}",
     "还有 {count} 个同类情况：{what}",
@@ -90,6 +98,11 @@ class Notes:
         self.counts[kind] += 1
         if self.counts[kind] <= _SHOWN:
             self.kept.append(Note(kind, {"name": name, **{key: str(value) for key, value in values.items()}}))
+
+    @property
+    def gaps(self) -> bool:
+        """Whether something that may hold the cause could not be read, or not to its end."""
+        return not _TELLING.isdisjoint(self.counts)
 
     def sentences(self, lang: str = "en") -> list[str]:
         """The sentences, and how many more there would have been of each kind."""

@@ -118,6 +118,10 @@ class Opening:
             if not getattr(source, "broken", ""):  # what breaks off at once is named by who unpacks it
                 self.notes.add("empty", name)
             return
+        document = magic.document_kind(head)
+        if document is not None:
+            self.notes.add("document", name, what=document)
+            return
         packing = magic.packing_of(head)
         if packing is not None:
             yield from self._packed(name, handle, head, packing, nesting)

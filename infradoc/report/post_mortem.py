@@ -154,8 +154,11 @@ def _better(past: RuleResult, live: RuleResult | None) -> RuleResult:
 
 
 def _understood(gathered: Gathered, frame: MemoryFrame) -> bool:
-    """Silence means health only where something that ran was understood; a launch command alone says nothing of it."""
-    return bool(gathered.series) or bool(frame.events)
+    """Silence means health only where something that ran was understood and nothing telling stayed unread.
+
+    A launch command alone says nothing of it.
+    """
+    return (bool(gathered.series) or bool(frame.events)) and not gathered.notes.gaps
 
 
 def _unexplained(frame: MemoryFrame, found: Sequence[Finding]) -> Event | None:

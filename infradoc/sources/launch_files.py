@@ -16,7 +16,7 @@ from infradoc.sources.launch import command_facts, model_facts, split_command, s
 from infradoc.sources.launch_container import image_facts, option_facts
 from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_flags import flag_facts
-from infradoc.sources.launch_manifest import at
+from infradoc.sources.launch_manifest import at, containers, limit_facts, pod_facts
 from infradoc.sources.launch_yaml import parsed
 from infradoc_rules.model import Fact
 from infradoc_rules.sizing.gpus import gpu_named
@@ -105,10 +105,14 @@ def ray_facts(document: Any, source: str | None) -> Read:
     gpu.name of the accelerator_type, ray.max_ongoing_requests and ray.replicas beside the engine's knobs.
     """
     inner = at(document, "spec", "serveConfigV2")
-    if isinstance(inner, str):
-        document = parsed(inner)
-    configs = list(_llm_configs(document))
+    configs = list(_llm_configs(parsed(inner) if isinstance(inner, str) else document))
     facts = [fact for config in configs for fact in _ray_model(config, source)]
+    if isinstance(inner, str):  # the workers run the engine, whatever their image is called
+        workers = at(document, "spec", "rayClusterConfig", "workerGroupSpecs")
+        facts += [
+            *pod_facts(workers, source),
+            *(fact for one in containers(workers, 0) for fact in limit_facts(one, source)),
+        ]
     return ("vllm", facts) if configs else NOTHING
 
 

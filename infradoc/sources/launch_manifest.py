@@ -80,11 +80,18 @@ def container_facts(container: Mapping[str, Any], source: str | None) -> tuple[s
     for key in _OPTIONS:
         if isinstance(container.get(key), str | int | float):
             facts += option_facts(key, str(container[key]), source)
+    return system, [*facts, *limit_facts(container, source)]
+
+
+def limit_facts(container: Mapping[str, Any], source: str | None) -> Iterator[Fact]:
+    """Memory, cores and devices that a container may have, in Kubernetes' words or compose's."""
     for limits in (at(container, "resources", "limits"), at(container, "deploy", "resources", "limits")):
         if isinstance(limits, dict):
-            facts += option_facts("memory", str(limits.get("memory", "")), source)
-            facts += option_facts("cpus", str(limits.get("cpu", limits.get("cpus", ""))), source)
-    return system, facts
+            yield from option_facts("memory", str(limits.get("memory", "")), source)
+            yield from option_facts("cpus", str(limits.get("cpu", limits.get("cpus", ""))), source)
+            for key in ("nvidia.com/gpu", "amd.com/gpu"):
+                if str(limits.get(key, "")).isdecimal():
+                    yield Fact("gpu.visible", int(limits[key]), "flag", source)
 
 
 def at(node: Any, *path: str) -> Any:

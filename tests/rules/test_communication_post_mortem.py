@@ -281,3 +281,27 @@ def test_refused_peer_copies_count_where_the_run_ends_with_them():
     assert "comm.hang" not in facts_of(events_of(line))
     ended = "ncclUnhandledCudaError: Call to CUDA function failed."
     assert facts_of(events_of(line, ended))["comm.hang"] == "refused"
+
+
+@pytest.mark.parametrize(("devices", "peers", "hang"), [(2, True, "wrong_data"), (1, True, None), (2, False, None)])
+def test_noise_from_several_devices_with_peer_copies_switched_on(devices, peers, hang):
+    known = {"llamacpp.devices": devices, **({"env.GGML_CUDA_P2P": 1} if peers else {})}
+    noise = [Event("output_invalid", 0, {"what": "repeated"})]
+    assert facts_of(noise, **known).get("comm.hang") == hang
+
+
+def test_the_socket_transport_by_name():
+    lines = ["Channel 00/0 : 15[7] -> 0[0] [receive] via NET/Socket/0", "CA 'mlx5_0'"]
+    assert facts_of(events_of(*lines), **{"env.NCCL_NET": "Socket"})["comm.slow_path"] == "ib_disabled"
+
+
+def test_a_card_that_is_named_in_the_launch_is_there():
+    lines = ["Channel 00/0 : 15[7] -> 0[0] [receive] via NET/Socket/0"]
+    assert facts_of(events_of(*lines), **{"env.NCCL_IB_HCA": "mlx5_0"})["comm.slow_path"] == "ib_not_used"
+
+
+@pytest.mark.parametrize(("rate", "reason"), [(231.2, "none"), (40.1, "slow_bus")])
+def test_the_best_measured_rate_against_the_links(rate, reason):
+    row = f"  4294967296    1073741824     float     sum      -1    32511  132.11  {rate}      0"
+    found = facts_of([*events_of(row), *links("NV12")], **{"topo.nvlink": True, "topo.gpus": 2})
+    assert found["comm.slow_path"] == reason

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from infradoc_rules.model import Event
+from infradoc_rules.patterns import scan
 from infradoc_rules.summaries.devices import XID, board_watts
 from infradoc_rules.summaries.hardware import summary
 
@@ -103,3 +104,32 @@ def test_boards_by_the_names_that_the_tool_prints():
     assert board_watts("NVIDIA H100 80GB HBM3") == 700 and board_watts("NVIDIA H100 PCIe") == 350
     assert board_watts("Tesla T4") == 70 and board_watts("NVIDIA L4") == 72 and board_watts("NVIDIA L40S") == 350
     assert board_watts("NVIDIA A100-SXM4-80GB") == 400 and board_watts("Radeon") is None
+
+
+@pytest.mark.parametrize(
+    ("hot", "why"),
+    [({"temperature": 88}, "heat"), ({"temperature": 60}, "")],  # a cool one may be another model
+)
+def test_a_hot_device_that_is_slower_than_those_beside_it(hot, why):
+    rows = [("gpu_state", {"gpu": n, "utilization": 1.0, "clock_hertz": 1980e6, "temperature": 62}) for n in range(3)]
+    found = _facts(*rows, ("gpu_state", {"gpu": 3, "utilization": 1.0, "clock_hertz": 720e6, **hot}))
+    assert found["gpu.throttled"] == why
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (
+            ["NVRM: The NVIDIA GPU 0000:b3:00.0", "   NVRM: fallen off the bus and is not responding to commands."],
+            "lost",
+        ),
+        (["NVRM: The NVIDIA probe routine failed for 1 device(s)."], "device"),
+        (["amdgpu 0000:83:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block"], "memory"),
+        (["amdgpu 0000:83:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block"], ""),
+        (["|   Memory                  | Fail - GPU: 3                                  |"], "device"),
+        (["|   Memory                  | Pass - All                                     |"], ""),
+    ],
+)
+def test_words_of_drivers_and_their_tools(lines, what):
+    found = {fact.name: fact.value for fact in summary([*scan(lines).events, Event("engine_ready", 99)], {}, None)}
+    assert found["gpu.failed"] == what

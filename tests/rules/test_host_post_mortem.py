@@ -57,6 +57,7 @@ STATS = ("stats_line", {"running": 1})
         ([("host_oom_kill", {"scope": "host", "name": "pt_main_thread"})], {}, "certain", "host"),
         ([DIED], {}, "none", None),
         ([STATS, ("worker_died", {"name": "SYSTEM_ERROR"})], {}, "likely", "signal"),
+        ([("worker_died", {"name": "map worker"})], {}, "likely", "signal"),
         ([("worker_died", {"name": "x", "signal": 11}), ("worker_died", {"name": "SYSTEM_ERROR"})], {}, "none", None),
         ([("cuda_oom", {}), PINNED], {}, "certain", "pinned"),
         ([STATS], {"cgroup__oom_kills": 0}, "none", None),

@@ -7,6 +7,8 @@ import re
 import pytest
 
 from infradoc_rules.advise import Advice
+from infradoc_rules.advise.startup_limits import upgrade_for_length
+from infradoc_rules.advise.startup_sharing import upgrade_for_sharing
 from infradoc_rules.advise.upgrade import upgrade_for
 from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.known_faults import faults, known_fault, newer_release
@@ -43,6 +45,12 @@ def test_a_fault_is_well_formed(fault):
         ("memory-leak", _advice("vllm", "0.22.0", growth__multimodal=False), ">=0.26.0", "a known fault before 0.26.0"),
         ("memory-leak", _advice("vllm", "0.22.0"), ">=0.26.0", "perhaps"),
         ("memory-leak", _advice("vllm", "0.7.3", growth__multimodal=True), ">=0.8.0", "256"),
+        (
+            "memory-leak",
+            _advice("vllm", "0.7.2", growth__multimodal=False, target__engine_api="V0"),
+            ">=0.8.0",
+            "#14326",
+        ),
         ("memory-leak", _advice("sglang", "0.5.6", sglang__hierarchical_cache=True), ">=0.5.10", "#21624"),
         ("memory-leak", _advice("sglang", "0.5.6", sglang__hierarchical_cache=False), None, "none that is known fits"),
         ("memory-leak", _advice("vllm", "0.11.2"), None, "none that is known fits"),
@@ -73,6 +81,19 @@ def test_the_version_and_the_reason_are_named(finding, advice, to, said):
 )
 def test_otherwise_no_upgrade_is_said(finding, advice):
     assert upgrade_for(finding, advice) is None
+
+
+@pytest.mark.parametrize(
+    ("adviser", "advice", "to"),
+    [
+        (upgrade_for_sharing, _advice("vllm", "0.2.6"), ">=0.3.1"),
+        (upgrade_for_sharing, _advice("vllm", "0.8.2", target__engine_api="V1"), ">=0.9.1"),
+        (upgrade_for_length, _advice("vllm", "0.3.3"), ">=0.4.0"),
+    ],
+)
+def test_advisers_with_numbers_of_their_own_say_what_the_table_says(adviser, advice, to):
+    finding = "max-model-len-above-model" if adviser is upgrade_for_length else "oom-gpu-shared-with-other-process"
+    assert adviser(advice).to_value == upgrade_for(finding, advice).to_value == to
 
 
 def test_a_version_where_the_fault_is_mended_is_told_of_no_fault():

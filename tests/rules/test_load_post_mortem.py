@@ -176,3 +176,44 @@ def test_one_thread_on_the_cpu(device_name, left):
 def test_threads_in_step_matter_where_no_layer_is_on_a_device(placed, lockstep):
     events = [Event("launched", 0, {"system": "ollama"}), Event("layers_placed", 1, {"placed": placed, "layers": 33})]
     assert facts_of(events, "ollama", **{"omp_num_threads": 64, "host.cpus": 24})["cpu.lockstep"] is lockstep
+
+
+def scraped(first, last, seconds=120.0):
+    """Facts of two scrapes: (running, generated, prompts) each."""
+    names = ("llm_requests_running", "llm_generation_tokens_total", "llm_prompt_tokens_total")
+    pairs = zip(names, first, last, strict=True)
+    found = {"metrics.seconds": seconds}
+    for name, before, after in pairs:
+        found |= {f"metrics.{name}.first": float(before), f"metrics.{name}": float(after)}
+    return found
+
+
+def test_counters_that_stand_still_while_requests_run():
+    facts = facts_of([], **scraped((12, 900, 4000), (12, 900, 4000)))
+    assert facts["serving.still"] == 120.0 and facts["serving.moves"] is False
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "seconds", "system"),
+    [
+        ((12, 900, 4000), (12, 901, 4000), 120.0, "vllm"),
+        ((12, 900, 4000), (12, 900, 4100), 120.0, "vllm"),
+        ((0, 900, 4000), (12, 900, 4000), 120.0, "vllm"),
+        ((12, 900, 4000), (0, 900, 4000), 120.0, "vllm"),
+        ((12, 900, 4000), (12, 900, 4000), 15.0, "vllm"),
+        ((12, 900, 4000), (12, 900, 4000), 120.0, "sglang"),  # it counts tokens when a request is finished
+    ],
+)
+def test_what_is_no_standstill(first, last, seconds, system):
+    assert "serving.still" not in facts_of([], system, **scraped(first, last, seconds))
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "kv", "taken"),
+    [(4, 37, None, True), (4, 1, None, False), (3, 37, None, False), (4, 37, 0.2, False)],
+)
+def test_all_places_taken_where_nothing_is_said_of_kv(running, waiting, kv, taken):
+    page = {"metrics.llm_requests_running": float(running), "metrics.llm_requests_waiting": float(waiting)}
+    if kv is not None:
+        page["metrics.llm_kv_cache_usage_ratio"] = kv
+    assert facts_of([], "llamacpp", max_num_seqs=4, **page)["serving.places_taken"] is taken

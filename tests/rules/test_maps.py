@@ -92,6 +92,8 @@ def test_spellings_of_other_versions(name, canonical):
         ("sglang", "sglang:num_aborted_requests_total", {}, ("llm_requests_finished_total", "abort")),
         ("tgi", "tgi_batch_inference_duration_count", {"method": "decode"}, ("llm_steps_total", None)),
         ("tgi", "tgi_batch_inference_duration_sum", {"method": "decode"}, None),
+        ("lmdeploy", "lmdeploy:request_success_total", {"finished_reason": "x"}, ("llm_requests_finished_total", "x")),
+        ("trtllm", "trtllm_num_requests_waiting", {"engine_type": "pytorch"}, ("llm_requests_waiting", None)),
     ],
 )
 def test_what_other_engines_count(system, name, labels, mapped):
@@ -186,6 +188,8 @@ def test_configuration_of_the_bundled_engine(name, labels, value, fact):
         ("sglang:token_usage 1", "sglang"),
         ("tgi_queue_size 1", "tgi"),
         ("llamacpp:requests_processing 0", "llamacpp"),
+        ("lmdeploy:num_requests_running 0", "lmdeploy"),
+        ("trtllm_kv_cache_utilization 0.1", "trtllm"),
         ("llm_requests_running 0", "infradoc"),
         ("node_load1 0.5", None),
         ("<html>", None),

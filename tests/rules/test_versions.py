@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infradoc_rules.actions import ACTIONS
 from infradoc_rules.advise import Advice, actions_for
@@ -46,6 +48,21 @@ def test_of_an_unknown_version_it_is_not_known() -> None:
 )
 def test_versions_are_read(text: str, system: str, version: object) -> None:
     assert version_of(text, system) == version
+
+
+@given(st.text(), st.sampled_from(["vllm", "llamacpp", None]))
+def test_any_text_is_a_version_or_none(text: str, system: str | None) -> None:
+    version = version_of(text, system)
+    assert version is None or (len(version) == 3 and min(version) >= 0)
+
+
+@given(
+    st.tuples(*[st.integers(0, 99)] * 3),
+    st.sampled_from(["", "v", "vllm "]),
+    st.sampled_from(["", "rc1", "+cpu", ".post1"]),
+)
+def test_a_written_version_is_read_back(version, before: str, behind: str) -> None:
+    assert version_of(before + ".".join(map(str, version)) + behind, "vllm") == version
 
 
 FORMS = [
@@ -163,6 +180,13 @@ def test_on_cpus_the_pool_is_sized_by_its_variable_and_never_by_a_share() -> Non
 def test_on_gpus_the_variable_is_not_said() -> None:
     action = _action(_advice("vllm", "0.9.2"), "raise_gpu_memory_utilization", to_value=0.95)
     assert action.flag == "--gpu-memory-utilization 0.95"
+
+
+@pytest.mark.parametrize(("torch", "advised"), [("2.10.0", True), ("2.4.0", True), ("2.12.0", False), (None, False)])
+def test_a_setting_under_a_name_that_torch_does_not_read_is_not_one(torch, advised) -> None:
+    facts = {"env__PYTORCH_ALLOC_CONF": "expandable_segments:True"} | ({"torch_version": torch} if torch else {})
+    found = actions_for(["set_expandable_segments"], _advice("vllm", "0.13.0", **facts))
+    assert [action.flag for action in found] == ["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"] * advised
 
 
 def test_a_knob_that_ended_is_not_advised() -> None:

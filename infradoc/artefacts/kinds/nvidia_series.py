@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from infradoc.artefacts.kinds.nvidia_plain import asked_columns, sure_cells
 from infradoc.artefacts.kinds.nvidia_state import (
     process_event,
     reading,
@@ -53,12 +54,6 @@ _CSV_FIELDS = {
     "ecc.errors.uncorrected.volatile.device_memory": ("ecc_uncorrected", ""),
 }
 _WHOLE = frozenset({"ecc_uncorrected", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"})
-_QUERY = re.compile(r"\bnvidia-smi\b.{0,200}--query-(?:gpu|compute-apps)=([\w.,]+)")
-# A row of `noheader` above which no command tells the columns: the units say which readings some of its cells are.
-_PLAIN_CELL = re.compile(
-    r"^(?:\d{1,3}|(?:NVIDIA|Tesla|Quadro|GeForce|RTX) ?[\w .-]{1,60}|\d+ MiB|\d+(?:\.\d+)? W|\d+ %|\d+ MHz"
-    r"|P\d+|GPU-[0-9a-f-]{8,40}|\[N/A\]|N/A|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?)$"
-)
 _FLAGS = {"remapped_rows.pending": "remap_pending", "remapped_rows.failure": "remap_failed"}
 _FLAGS["retired_pages.pending"] = "remap_pending"
 _DMON = {
@@ -93,8 +88,8 @@ def _end(lines: Sequence[str], start: int) -> int:
         while end < len(lines) and (_columns(lines[end]) or _cells(lines[end], names)):
             end += 1
         return end if end > start + 1 else start
-    if _guessed(lines[start]):
-        while end < len(lines) and _guessed(lines[end]):
+    if sure_cells(lines[start]):
+        while end < len(lines) and sure_cells(lines[end]):
             end += 1
         return end
     if not _DMON_HEAD.match(lines[start]):
@@ -108,9 +103,9 @@ def _columns(line: str) -> list[str]:
     """Column names with their units; empty when the line is no header of a query."""
     if "," not in line or len(line) > 2_000:
         return []
-    asked = _QUERY.search(line)
-    if asked is not None:
-        return asked[1].split(",")
+    asked = asked_columns(line)
+    if asked:
+        return asked
     names = [name.strip() for name in line.split(",")]
     known = [name for name in names if _COLUMN.match(name)]
     return names if len(known) == len(names) and any("." in name or "_" in name for name in names) else []
@@ -148,7 +143,7 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
             names = list(units)
         elif _DMON_HEAD.match(line):
             dmon, names = True, line.lstrip("# ").lower().split()
-        elif not names and (guessed := _guessed(line)):
+        elif not names and (guessed := sure_cells(line)):
             yield index, guessed
         elif names and not line.startswith("#"):
             cells = line.split(None, len(names) - 1) if dmon else _cells(line, names)
@@ -165,29 +160,6 @@ def _cells(line: str, names: Sequence[str]) -> list[str]:
     if len(cells) == len(names) - 1 and names[0] == "timestamp" and len(names) > 2:
         cells = ["", *cells]
     return cells if len(cells) == len(names) else []
-
-
-def _guessed(line: str) -> dict[str, str]:
-    """What a row without a header surely says; empty when it is none.
-
-    Of two sizes the larger is the whole; the smaller counts as used only where it comes first, as in
-    `memory.used,memory.total`: after the whole it may as well be what is free.
-    """
-    cells = [cell.strip() for cell in line.split(",")] if "MiB" in line and len(line) < 300 else []
-    if len(cells) < 3 or not all(_PLAIN_CELL.match(cell) for cell in cells):
-        return {}
-    sizes = [cell for cell in cells if cell.endswith(" MiB")]
-    if len(sizes) < 2:
-        return {}
-    whole = max(sizes, key=lambda size: int(size.split()[0]))
-    out = {"memory.total": whole} | ({"memory.used": sizes[0]} if len(sizes) == 2 and sizes[0] != whole else {})
-    out |= {"index": cells[0]} if cells[0].isdigit() else {}
-    shares = [cell for cell in cells if cell.endswith(" %")]
-    powers = [cell for cell in cells if cell.endswith(" W")]
-    out |= {"utilization.gpu": shares[0]} if len(shares) == 1 else {}
-    out |= {"power.draw": powers[0], "power.limit": powers[1]} if len(powers) == 2 else {}
-    name = next((cell for cell in cells if cell[:1].isalpha() and " " in cell and not cell.startswith("P")), None)
-    return out | ({"name": name} if name else {})
 
 
 def _unit(name: str) -> str:

@@ -181,7 +181,8 @@ def disable_peer_copies(advice: Advice) -> Action | None:
     return advice.action(
         "disable_peer_copies",
         to_value=False,
-        flag="NCCL_P2P_DISABLE=1",
+        # llama.cpp asks whether the variable is there, not what it holds.
+        flag="GGML_CUDA_P2P unset" if advice.fact("env.GGML_CUDA_P2P") is not None else "NCCL_P2P_DISABLE=1",
         why=advice.say(
             "if the same run works with it, the peer path is the cause; it may stay as a workaround",
             "若设置后同样的任务能运行，则对等路径就是原因；也可作为临时办法保留",

@@ -16,7 +16,7 @@ _STEP = 0.05  # of the device, where the need is not known
 _STEP_GRAIN = 64  # tokens that a step budget is rounded down to
 _VLLM_SEQS = 256  # vLLM's max_num_seqs where it is not given
 _STATIC_SHARE = ("infradoc", "sglang")  # take their share as given where no step was measured
-_ALLOC_CONF = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"  # torch 2.9 also takes PYTORCH_ALLOC_CONF
+_ALLOC_CONF = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"  # read by every torch; see versions.yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,22 +164,36 @@ def fit_step_to_memory(advice: Advice) -> Action | None:
 
 
 def set_expandable_segments(advice: Advice) -> Action | None:
-    """Segments that grow instead of being split. None where they are set already."""
+    """Segments that grow instead of being split. None where they are set already, by a name that this torch reads."""
     names = ("pytorch_alloc_conf", "PYTORCH_CUDA_ALLOC_CONF", "env.PYTORCH_CUDA_ALLOC_CONF", "env.PYTORCH_ALLOC_CONF")
     present = next((value for name in names if (value := advice.fact(name)) is not None), None)
-    if present is not None and "expandable_segments:true" in str(present).lower():
+    unread = _set_by_unread_name(advice)
+    if present is not None and "expandable_segments:true" in str(present).lower() and not unread:
         return None
     return advice.action(
         "set_expandable_segments",
         from_value=present,
         to_value="expandable_segments:True",
         flag=_ALLOC_CONF,
-        why=advice.say("freed pieces join again, whatever their size was", "释放的碎片可以重新拼合，与其原来大小无关"),
+        why=advice.say(
+            "this torch ignores the setting under the name PYTORCH_ALLOC_CONF"
+            if unread
+            else "freed pieces join again, whatever their size was",
+            "此版本 torch 会忽略以 PYTORCH_ALLOC_CONF 为名的该设置"
+            if unread
+            else "释放的碎片可以重新拼合，与其原来大小无关",
+        ),
         cost=advice.say(
             "a restart; CUDA IPC of tensors does not work with it on old drivers: such setups are the loser",
             "需要重启；旧驱动上与张量的 CUDA IPC 不兼容：受损的是这类部署",
         ),
     )
+
+
+def _set_by_unread_name(advice: Advice) -> bool:
+    """Whether the allocator is set by the new name alone, and this torch is known to do nothing with it."""
+    old, new = (advice.fact(f"env.{name}") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    return new is not None and old is None and advice.running.has("PYTORCH_ALLOC_CONF") is False
 
 
 def stop_other_process(advice: Advice) -> Action:

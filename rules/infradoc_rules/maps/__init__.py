@@ -12,7 +12,7 @@ from infradoc_rules.maps.info import HANDLERS, InfoReading
 from infradoc_rules.signals import HISTOGRAM_SUFFIXES, signal_table
 from infradoc_rules.yaml_file import load_plain
 
-SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "infradoc")
+SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "infradoc")
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,8 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     yield Fact("serving.prompt_bound", bound, "derived", place)
     moves = [s for s in busy if (s.generated or 0) > 0 or (s.prompt or 0) > 0]
     unknown = all(s.generated is None and s.prompt is None for s in busy)
-    yield Fact("serving.moves", bool(moves) or unknown, "derived", place)
+    still = "serving.still" in facts
+    yield Fact("serving.moves", (bool(moves) or unknown) and not still, "derived", place)
     starved = full or any(_over(facts, name, least) for name, least in _SIGNS)
     speeds = [s.generated / s.running for s in busy if s.generated and s.running > 0]
     batch = median(s.running for s in busy)

@@ -4,6 +4,7 @@ Facts (stated when there is a line with work, unless marked ?): serving.samples,
 serving.running_max, serving.waiting_median, serving.waiting_last, serving.kv_median?, serving.kv_max?,
 serving.prompt_rate?, serving.generation_rate?, serving.prefill_ratio? (prompt tokens for each generated one),
 serving.limit? (max_num_seqs, given or the engine's default), serving.limit_share?, serving.at_limit,
+serving.places_taken (the same, where nothing is said of KV and as many wait as run),
 serving.queued (a queue that stays), serving.draining, serving.steady (a constant batch that turns over),
 serving.stalled, serving.chunk? (the step budget as prefill lines show it), serving.kv_full, serving.pool_bound (a
 handful of requests fill the pool while others wait), serving.prefill_stalls, serving.slowdown, serving.falls_with_load,
@@ -96,6 +97,8 @@ def _limits(busy: Sequence[Sample], facts: Mapping[str, Fact], system: str | Non
         full = [s for s in busy if s.running >= _LIMIT * limit and (s.waiting or 0) > 0]
         at = len(full) >= _MOST * len(busy) and max(s.running for s in busy) <= 1.02 * limit
     yield _fact("at_limit", at, busy[-1])
+    behind = all(sample.kv is None and (sample.waiting or 0) >= sample.running for sample in busy)
+    yield _fact("places_taken", at and behind, busy[-1])
 
 
 def seqs_limit(facts: Mapping[str, Fact], system: str | None, seen: float) -> float | None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc.artefacts.kinds.amd_smi import AmdSmiKind
+from infradoc.artefacts.kinds.lspci import LspciKind
 from infradoc.artefacts.kinds.metrics import MetricsKind
 from infradoc.artefacts.kinds.nvidia_smi import NvidiaSmiKind
 
@@ -137,3 +138,24 @@ def test_a_slot_with_fewer_lanes(nvidia):
         "            Link Width\n                Max              : 16x\n                Current          : 16x\n"
     )
     assert facts["pcie.narrow"] is False  # an idle link is slow by design
+
+
+LSPCI = """\
+17:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)
+\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
+\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x%s
+31:00.0 Ethernet controller: Mellanox Technologies MT2892 Family
+\tLnkCap:\tPort #0, Speed 16GT/s, Width x16
+\tLnkSta:\tSpeed 8GT/s, Width x8 (downgraded)
+"""
+
+
+@pytest.mark.parametrize(("lanes", "narrow"), [("4 (downgraded)", True), ("16", False)])
+def test_lspci_of_the_devices_that_compute(read_kind, lanes, narrow):
+    _, facts = read_kind(LspciKind(), LSPCI % lanes)
+    assert facts["pcie.narrow"] is narrow and facts["pcie.width"] == int(lanes.split()[0])
+
+
+def test_lspci_of_several_devices_tells_of_the_one_with_the_fewest_lanes(read_kind):
+    _, facts = read_kind(LspciKind(), LSPCI % "8 (downgraded)" + LSPCI % "16")
+    assert (facts["pcie.width"], facts["pcie.width_max"]) == (8, 16)

@@ -97,3 +97,13 @@ def test_any_text_is_survived(read, lines):
     for start, end in kind.spans(lines):
         assert 0 <= start < end <= len(lines)
         kind.read(Segment(kind.name, "x", start + 1, lines[start:end]))
+
+
+def test_the_flags_of_a_server_in_a_row_with_its_whole_command(read):
+    _, facts = read(
+        "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND\n"
+        "root 77 350 12.3 99 8888 ? Sl 10:00 12:33 python3 -m vllm.entrypoints.openai.api_server "
+        "--model m --max-num-seqs 4\n"
+        "root 99 0.0 0.0 99 88 ? S 10:00 0:00 ollama serve\n"
+    )
+    assert facts["max_num_seqs"] == 4 and facts["target.system"] == "vllm"

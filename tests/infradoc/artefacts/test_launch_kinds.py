@@ -106,7 +106,10 @@ def test_a_ray_service_of_kubernetes(config):
         "      accelerator_type: L4\n      engine_kwargs: {max_model_len: 4096}\n" \
         "      deployment_config: {max_ongoing_requests: 8}\n"  # fmt: skip
     body = "".join(f"    {line}\n" for line in serve.splitlines())
-    _, facts = config(f"apiVersion: ray.io/v1\nkind: RayService\nspec:\n  serveConfigV2: |\n{body}")
+    worker = "{image: rayproject/ray-llm:2.46.0, resources: {limits: {memory: 32Gi, nvidia.com/gpu: 2}}}"
+    cluster = f"  rayClusterConfig:\n    workerGroupSpecs:\n    - template: {{spec: {{containers: [{worker}]}}}}\n"
+    _, facts = config(f"apiVersion: ray.io/v1\nkind: RayService\nspec:\n  serveConfigV2: |\n{body}{cluster}")
+    assert facts["cgroup.memory_limit_bytes"] == 32 << 30 and facts["gpu.visible"] == 2
     assert facts["max_model_len"] == 4096 and facts["gpu.name"] == "L4" and facts["ray.max_ongoing_requests"] == 8
 
 

@@ -133,6 +133,17 @@ ENDS = [
         4,
         6,
     ),
+    (
+        {
+            "object": "response",
+            "status": "incomplete",
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "x y"}]}],
+            "usage": {"input_tokens": 75, "output_tokens": 256},
+        },
+        75,
+        256,
+    ),
 ]
 
 
@@ -157,6 +168,12 @@ def test_a_cut_is_told_by_the_flag_and_only_by_it():
 def test_an_answer_of_one_character_is_no_language():
     events = _read(json.dumps({"choices": [{"text": "!" * 60, "finish_reason": "length"}]}))
     assert [event.name for event in events] == ["request_finished", "output_invalid"]
+
+
+@pytest.mark.parametrize(("text", "broken"), [("AI " * 30, True), ("no, " * 5, False), ("A B " * 20, False)])
+def test_one_word_without_end_is_no_language(text, broken):
+    events = _read(json.dumps({"choices": [{"text": text, "finish_reason": "length"}]}))
+    assert ("output_invalid" in [event.name for event in events]) is broken
 
 
 def test_a_request_tells_its_length_and_wishes():

@@ -1,0 +1,1 @@
+docker run --gpus all --net=host --ipc=host --privileged -e GLOO_SOCKET_IFNAME=bond0 -e NCCL_SOCKET_IFNAME=bond0 -e NCCL_DEBUG=info -e NCCL_NET=Socket lmsysorg/sglang:v0.4.3 python3 -m sglang.launch_server --model-path /DeepSeek-R1 --tp 16 --nnodes 2 --node-rank 0 --dist-init-addr 192.168.0.2:6379 --trust-remote-code
