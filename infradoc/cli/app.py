@@ -34,6 +34,8 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         "look",
         (
             Command("diagnose", "diagnose", "TARGET...", "Find the cause, its evidence and the one change that helps."),
+            Command("tui", "tui", "TARGET...", "Watch targets on the terminal; open a finding, apply its fix."),
+            Command("watch", "watch", "[TARGET...]", "Watch servers for good: alerts, a history, metrics of its own."),
             Command(
                 "record", "record", "TARGET... -o FILE", "Keep what a server shows, to diagnose it later or elsewhere."
             ),
@@ -66,6 +68,9 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         (
             Command("rules", "rules", "list|lint|test", "Show, check and test the catalog of rules."),
             Command("playbook", "playbook", "ID", "Read the runbook of a finding, in English or Chinese."),
+            Command(
+                "alerts", "alerts", "test|list|...", "Test the sinks, see what is open and unsent, send again, silence."
+            ),
         ),
     ),
 )

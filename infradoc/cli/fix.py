@@ -17,7 +17,16 @@ from infradoc.model import Plan, PlanStep, VerdictName
 from infradoc.monitor.attach import is_recording
 from infradoc.remediation.run import Timing
 from infradoc.remediation.session import Session, Watched
-from infradoc.remediation.table import change_of, finding_lines, outcome_json, outcome_lines, plan_json, plan_lines
+from infradoc.remediation.table import (
+    change_of,
+    finding_lines,
+    outcome_json,
+    outcome_lines,
+    plan_json,
+    plan_lines,
+    verdict_line,
+)
+from infradoc.remediation.words import say
 from infradoc_rules.model import Finding
 
 SUMMARY = "Plan the change for a finding; with --apply make it, verify it, or undo it."
@@ -46,7 +55,7 @@ def parser() -> Parser:
     made.add_argument("--cooldown", type=duration, default=300.0, help="least time between changes of one knob (5m)")
     made.add_argument("--client", type=Path, metavar="FILE", help="client measurements (infradoc bench --client-out)")
     made.add_argument("--config", metavar="FILE", help="infradoc.toml to use")
-    made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of findings")
+    made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of all that is said (default en)")
     made.add_argument("--json", action="store_true", help="the result as JSON on stdout, as --format json")
     made.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
     return made
@@ -58,16 +67,16 @@ def run(argv: list[str]) -> int:
     args.json = args.json or args.format == "json"
     config = load_config(args.config)
     if is_recording(args.target, config):
-        hint = f"Give the server's URL; `infradoc diagnose {args.target}` reads what was kept."
-        raise InfradocError(f"{args.target} is a file or folder: fix needs a live server.", hint)
+        hint = say(args.lang, "give_url_fix", target=args.target)
+        raise InfradocError(say(args.lang, "need_server", target=args.target, command="fix"), hint)
     if args.apply and not args.yes and not sys.stdin.isatty():  # before the watch, which would be for nothing
-        raise InfradocError("--apply needs a person to confirm, and there is no terminal.", "Add --yes.")
+        raise InfradocError(say(args.lang, "no_terminal"), say(args.lang, "add_yes"))
     if args.client is not None and args.client.is_dir():
-        raise InfradocError(f"--client {args.client} is a folder.", "Give the file that bench --client-out writes.")
+        raise InfradocError(say(args.lang, "client_folder", path=args.client), say(args.lang, "give_client_out"))
     with Session(args.target, config, client=args.client, lang=args.lang) as session:
         if args.finding:
             session.rule(args.finding)
-        say(f"watching {session.url} for at most {args.window:g} s")
+        tell(say(args.lang, "watching", url=session.url, seconds=f"{args.window:g}"))
         watched = session.watch(args.window, args.finding)
         found = [finding for finding in watched.findings if args.finding in (None, finding.id)]
         if not found:
@@ -75,8 +84,9 @@ def run(argv: list[str]) -> int:
         plan = session.plan(watched.findings, args.finding, args.cooldown)
         show(args, found, plan)
         if not args.apply:
-            if plan.steps and session.system == "infradoc":
-                narrate(args, f"next: infradoc fix {args.target} --apply   makes the first change and judges it")
+            if plan.steps:
+                key = "next_apply" if session.system == "infradoc" else "next_by_hand"
+                narrate(args, say(args.lang, key, target=args.target))
             emit(args, {"plan": plan_json(plan), "outcome": None})
             return 0
         return apply(args, session, plan, found)
@@ -85,30 +95,31 @@ def run(argv: list[str]) -> int:
 def apply(args: Namespace, session: Session, plan: Plan, found: list[Finding]) -> int:
     """Make the first change of the plan and judge it. Raises InfradocError when it cannot be made."""
     if session.system != "infradoc":
-        return needs_restart(session, plan)
+        return needs_restart(args, session, plan)
     if not plan.steps:
-        raise InfradocError("No change can be applied live.", "The plan says why each was left out.")
+        raise InfradocError(say(args.lang, "no_live_step"), say(args.lang, "plan_says"))
     step = plan.steps[0]
     confirm(args, step)
     rule = session.rule(step.finding)
     treat_as_interrupt()
     timing = replace(Timing.of(rule.verify), settle_limit=args.settle)
     given = {name: getattr(args, name) for name in ("baseline", "hold") if getattr(args, name) is not None}
-    outcome = session.fixer(replace(timing, **given), say).run(rule, step, keep=args.keep)
+    outcome = session.fixer(replace(timing, **given), tell).run(rule, step, keep=args.keep)
     if not args.json:
-        print("\n".join(outcome_lines(outcome)))
-        print(f"verdict: {outcome.verdict.verdict}")
+        print("\n".join(outcome_lines(outcome, args.lang)))
+        print(verdict_line(outcome.verdict, args.lang))
     if outcome.applied is not None and not outcome.undone and not outcome.applied.action.call:
-        narrate(args, f"to take it back: infradoc undo {args.target}")
+        narrate(args, say(args.lang, "next_undo", target=args.target))
     emit(args, {"plan": plan_json(plan), "outcome": outcome_json(outcome)})
     return EXIT_OF[outcome.verdict.verdict]
 
 
-def needs_restart(session: Session, plan: Plan) -> int:
+def needs_restart(args: Namespace, session: Session, plan: Plan) -> int:
     """Say what to do by hand on a server that infradoc cannot change."""
     flag = plan.steps[0].action.flag if plan.steps else None
-    what = f"Restart it with {flag}" if flag else "Follow the plan by hand"
-    print(f"infradoc: {session.system or 'This server'} takes no change while it runs. {what}.", file=sys.stderr)
+    what = say(args.lang, "restart_with", flag=flag) if flag else say(args.lang, "follow_plan")
+    system = session.system or say(args.lang, "this_server")
+    print(f"infradoc: {say(args.lang, 'takes_none', system=system, what=what)}", file=sys.stderr)
     return EXIT_CANNOT_APPLY
 
 
@@ -116,22 +127,21 @@ def confirm(args: Namespace, step: PlanStep) -> None:
     """Ask before the change. Raises InfradocError when nobody says yes."""
     if args.yes:
         return
-    print(f"Make this change now: {change_of(step)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    asked = say(args.lang, "ask_change", change=change_of(step, args.lang))
+    print(asked, end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InfradocError("Nothing was changed.")
+        raise InfradocError(say(args.lang, "nothing_changed"))
 
 
 def nothing_found(args: Namespace, watched: Watched) -> int:
     """Say honestly whether there is nothing, or nothing could be seen."""
     if watched.errors:
-        print(f"infradoc: The target cannot be judged: {watched.errors[0]}", file=sys.stderr)
+        print(f"infradoc: {say(args.lang, 'not_judged', error=watched.errors[0])}", file=sys.stderr)
         emit(args, {"plan": None, "outcome": None})
         return EXIT_CANNOT_TELL
     blind = args.finding in watched.unknown
-    what = args.finding or "Nothing"
-    text = f"{what} was found in {watched.seconds:.0f} s." if not args.finding else f"{what} is not there now."
-    if blind:
-        text = f"{what} cannot be judged on this target: signals that it needs are missing."
+    key = "blind" if blind else "not_there" if args.finding else "nothing_found"
+    text = say(args.lang, key, id=args.finding, seconds=f"{watched.seconds:.0f}")
     print(text, file=sys.stderr if args.json else sys.stdout)
     emit(args, {"plan": None, "outcome": None})
     return EXIT_CANNOT_TELL if blind else 0
@@ -142,8 +152,8 @@ def show(args: Namespace, found: list[Finding], plan: Plan) -> None:
     if args.json:
         return
     for finding in found:
-        print("\n".join(finding_lines(finding)))
-    print("\n".join(plan_lines(plan)), flush=True)
+        print("\n".join(finding_lines(finding, args.lang)))
+    print("\n".join(plan_lines(plan, args.lang)), flush=True)
 
 
 def emit(args: Namespace, data: dict[str, Any]) -> None:
@@ -157,6 +167,6 @@ def narrate(args: Namespace, text: str) -> None:
     print(text, file=sys.stderr if args.json else sys.stdout)
 
 
-def say(text: str) -> None:
+def tell(text: str) -> None:
     """Narration."""
     print(f"infradoc fix: {text}", file=sys.stderr, flush=True)

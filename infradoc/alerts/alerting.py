@@ -1,0 +1,192 @@
+"""What a watch talks to: hand over the findings that hold, and the rest happens.
+
+`observe` only takes notes, so a watch never waits for a disk or a receiver; a thread of its own steps the core and
+writes incidents and messages in one transaction; another one delivers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infradoc.alerts import desk
+from infradoc.alerts.catalog_words import area_of, title_of
+from infradoc.alerts.clean import clean_text
+from infradoc.alerts.clerk import Clerk
+from infradoc.alerts.config import AlertsConfig
+from infradoc.alerts.core import Core
+from infradoc.alerts.database import Database, Lease, StoreError, state_folder
+from infradoc.alerts.deliver import Deliverer
+from infradoc.alerts.incident import RANK, Incident
+from infradoc.alerts.message import TitleOf, change_message
+from infradoc.alerts.outbox import Outbox
+from infradoc.alerts.records import load_groups, load_incidents
+from infradoc.alerts.sinks.all import make_sink
+from infradoc.alerts.sinks.base import Sink
+
+MOST_CHANGES = 1000  # applied changes that wait in memory while the disk is full
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    now: float
+    system: str | None
+    findings: dict[str, dict[str, Mapping[str, Any]]]
+    known: bool
+    gone: bool = False
+
+
+class Alerting:
+    """One per state folder: a second one, in whatever process, is refused with BusyError."""
+
+    def __init__(
+        self,
+        config: AlertsConfig,
+        *,
+        clock: Callable[[], float] = time.time,
+        titles: TitleOf = title_of,
+        deliverer: Callable[..., Deliverer] = Deliverer,
+    ) -> None:
+        """Take the lease and restore what fires. Raises BusyError, StoreError, and what `check` of a sink does."""
+        self.config = config
+        self.clock = clock
+        self.sinks: list[Sink] = [make_sink(sink) for sink in config.sinks.values()]
+        for sink in self.sinks:
+            sink.check()
+        folder = state_folder(config.state)
+        self._lease = Lease(folder)
+        try:
+            self._database = Database(folder)
+            self.core = Core(config.timing, config.group_by, area_of if config.critical_inhibits_warning else None)
+            self.core.restore(clock(), load_incidents(self._database), load_groups(self._database))
+            Outbox(self._database).drop_unknown(config.sinks)
+        except BaseException:
+            self._lease.release()
+            raise
+        self._deliverer = deliverer(folder, self.sinks, keep=config.keep, clock=clock)
+        self._clerk = Clerk(config, self.core, self._database, self.sinks, titles)
+        self._guard = threading.RLock()  # held while the database is written, which may take seconds
+        self._inbox = threading.Lock()  # held for an instant only: those who observe never wait
+        self._seen: dict[str, _Seen] = {}
+        self._changes: list[dict[str, Any]] = []
+        self._trouble = ""
+        self._bell = threading.Event()
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def observe(
+        self,
+        now: float,
+        target: str,
+        system: str | None,
+        findings: Sequence[Mapping[str, Any]],
+        *,
+        lang: str = "en",
+        also: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        known: bool = True,
+    ) -> None:
+        """The findings (report v1 dicts) that hold at `target` right now, all of them. Returns at once.
+
+        also: the same findings in other languages. known=False: the target cannot be judged at present (no answer,
+        say), so what is absent is not over.
+        """
+        texts: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for language, items in {lang: findings, **(also or {})}.items():
+            for item in items:
+                texts.setdefault(str(item["id"]), {})[language] = item
+        with self._inbox:
+            self._seen[target] = _Seen(now, system, texts, known)
+        self._bell.set()
+
+    def forget(self, now: float, target: str) -> None:
+        """`target` is watched no more: what fires there is told as resolved."""
+        with self._inbox:
+            self._seen[target] = _Seen(now, None, {}, True, gone=True)
+        self._bell.set()
+
+    def changed(self, now: float, target: str, change: Mapping[str, Any]) -> None:
+        """A change was applied (or undone). Keys, all optional: summary, knob, old, new, finding, verdict."""
+        with self._inbox:
+            self._changes = [*self._changes, change_message(now, target, change)][-MOST_CHANGES:]
+        self._bell.set()
+
+    @property
+    def trouble(self) -> str:
+        """One sentence while incidents or messages cannot be stored; "" when all is well."""
+        return self._trouble or self._deliverer.trouble
+
+    def incidents(self) -> list[Incident]:
+        """What is known, open ones first. The objects are the core's own: read them only."""
+        with self._guard:
+            return sorted(self.core.incidents.values(), key=lambda i: (not i.active, -RANK.get(i.severity, 1), i.since))
+
+    def figures(self) -> dict[str, Any]:
+        """For a metrics page: open incidents by severity, and per sink what waits, is given up, and is switched off.
+
+        Raises StoreError.
+        """
+        with self._guard:
+            active = [i for i in self.core.incidents.values() if i.active and not i.carried_by]
+            stored = desk.sinks(self._database)
+        empty = {"waiting": 0, "dead": 0, "delivered": 0, "disabled": "", "last_ok": None}
+        return {
+            "firing": {name: sum(i.severity == name for i in active) for name in RANK},
+            "sinks": {
+                sink.name: {key: stored.get(sink.name, {}).get(key) or value for key, value in empty.items()}
+                for sink in self.sinks
+            },
+        }
+
+    def start(self) -> None:
+        """Begin stepping and delivering in the background. Raises StoreError."""
+        self._deliverer.start()
+        self._thread = threading.Thread(target=self._run, name="alerts-core", daemon=True)
+        self._thread.start()
+
+    def stop(self, drain: float = 5.0) -> None:
+        """Take in what was observed last, deliver for at most `drain` seconds, end, and give the lease back."""
+        self._ending = True
+        self._bell.set()
+        if self._thread is not None:
+            self._thread.join(10.0)
+            self._deliverer.stop(drain)
+        self._database.close()
+        self._lease.release()
+
+    def _run(self) -> None:
+        while True:
+            self._bell.wait(0.5)
+            self._bell.clear()
+            last = self._ending
+            try:
+                self.step(self.clock())
+            except Exception as error:  # told, and the next look may be a better one: the thread must live
+                self._trouble = f"Internal error: {type(error).__name__}: {clean_text(str(error), 200)}"
+            if last:
+                return
+
+    def step(self, now: float) -> None:
+        """Take in what was observed, and queue what is due. A database that fails now is tried again at the next."""
+        with self._guard:
+            with self._inbox:
+                seen, self._seen = self._seen, {}
+                changes, self._changes = self._changes, []
+            for target, item in seen.items():
+                if item.gone:
+                    self.core.drop_target(item.now, target)
+                else:
+                    self.core.observe(item.now, target, item.system, item.findings, known=item.known)
+            self.core.advance(now)
+            try:
+                queued = self._clerk.store(now, changes)
+            except StoreError as error:
+                self._trouble = str(error)
+                with self._inbox:
+                    self._changes = [*changes, *self._changes][-MOST_CHANGES:]
+                return
+            self._trouble = ""
+        if queued:
+            self._deliverer.wake()

@@ -1,0 +1,43 @@
+"""How long things wait: durations of the configuration, and the timers of the core."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)")
+LONGEST = 366 * 86_400.0
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of "500ms", "30s", "5m", "2h" or "7d". Raises ValueError, whose text completes "NAME: ..."."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no duration; write for example 30s, 5m, 2h or 7d")
+    seconds = float(found.group(1)) * _UNITS[found.group(2)]
+    if seconds > LONGEST:
+        raise ValueError(f"{text!r} is longer than a year")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The core's timers, all in seconds.
+
+    pending: a finding must hold so long before it fires (rules have a `for` of their own, hence 0). resolve_after: it
+    must be gone so long before it is resolved. The first notification of a group waits group_wait for company; later
+    ones keep group_interval apart; what still fires is told again after repeat_interval.
+    Flapping: each change of state adds 1 to a score that halves every flap_half_life; it begins at flap_start and ends
+    below flap_end. flap_most bounds the score, and with it how long a finding stays "flapping" after its last change.
+    """
+
+    pending: float = 0.0
+    resolve_after: float = 30.0
+    group_wait: float = 10.0
+    group_interval: float = 300.0
+    repeat_interval: float = 4 * 3600.0
+    flap_half_life: float = 600.0
+    flap_start: float = 3.0
+    flap_end: float = 1.0
+    flap_most: float = 6.0

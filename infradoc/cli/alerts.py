@@ -1,0 +1,246 @@
+"""`infradoc alerts test|list|replay|silence`: look after what goes out to people and pagers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import json
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from infradoc.cli.args import Parser
+from infradoc.config import load_config
+from infradoc.errors import InfradocError, visible
+from infradoc.plurals import counted
+
+if TYPE_CHECKING:
+    from infradoc.alerts.config import AlertsConfig
+    from infradoc.alerts.database import Database
+    from infradoc.alerts.matchers import Silence
+    from infradoc.alerts.sinks.base import Outcome, Sink
+
+SUMMARY = "Test the sinks, see what is open and unsent, send again, silence."
+HELP = """\
+test     sends a notification that says it is a test, now, and tells what came back
+list     incidents, silences, and per sink: what waits, what was given up, whether it is switched off and why
+replay   queues again what was given up (or one message by its id), and switches its sinks on again
+silence  add MATCHER... --for 2h | list | expire ID     MATCHER: target=prod, finding=~kv-.*, severity!=critical
+
+Sinks are [alerts.sinks.NAME] tables of infradoc.toml.
+"""
+KEEPS_OPEN = ("pagerduty", "alertmanager")  # there a test would stay open until somebody closes it
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    made = Parser(
+        prog="infradoc alerts", description=SUMMARY, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parts = made.add_subparsers(dest="part", required=True, metavar="test|list|replay|silence", parser_class=Parser)
+    test = _part(parts, "test", "send a marked test notification now", _test)
+    test.add_argument("sink", nargs="?", metavar="SINK", help="only this one (default: all)")
+    listing = _part(parts, "list", "incidents, silences, sinks and unsent messages", _list)
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    replay = _part(parts, "replay", "send again what was given up", _replay)
+    replay.add_argument("id", nargs="?", default="", metavar="ID", help="one message, whatever became of it")
+    replay.add_argument("--since", type=_span, metavar="2h", help="only what is younger")
+    replay.add_argument("--sink", default="", metavar="SINK", help="only of this sink, which is switched on again")
+    replay.add_argument("--outdated", action="store_true", help="also messages that a later one has overtaken")
+    silence = _part(parts, "silence", "mute findings for a while", _silence)
+    silence.add_argument("words", nargs="+", metavar="add|list|expire", help="then MATCHER... or ID")
+    silence.add_argument("--for", dest="seconds", type=_span, metavar="2h", help="how long (add)")
+    silence.add_argument("--comment", default="", metavar="TEXT", help="why (add)")
+    silence.add_argument("--author", default="", metavar="NAME", help="who (add; default: the user)")
+    silence.add_argument("--json", action="store_true", help="as JSON (list)")
+    return made
+
+
+def _part(parts: Any, name: str, text: str, call: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = parts.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.set_defaults(call=call)
+    return made
+
+
+def _span(text: str) -> float:
+    from infradoc.alerts.timing import seconds_of
+
+    try:
+        seconds = seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time at all")
+    return seconds
+
+
+def run(argv: list[str]) -> int:
+    """Carry out one of the four. Raises InfradocError."""
+    args = parser().parse_args(argv)
+    return int(args.call(args))
+
+
+def _config(args: argparse.Namespace) -> AlertsConfig:
+    from infradoc.alerts.config import alerts_config
+
+    return alerts_config(load_config(args.config))
+
+
+def _database(config: AlertsConfig) -> Database:
+    from infradoc.alerts.database import Database, state_folder
+
+    return Database(state_folder(config.state))
+
+
+def _test(args: argparse.Namespace) -> int:
+    from infradoc.alerts.sinks.all import make_sink
+
+    config = _config(args)
+    if not config.sinks:
+        raise InfradocError("infradoc.toml names no sinks.", "Add an [alerts.sinks.NAME] table with a `kind`.")
+    chosen = [_named(config, args.sink)] if args.sink else list(config.sinks)
+    failed = 0
+    for name in chosen:
+        sink = make_sink(config.sinks[name])
+        outcome = _send_test(sink)
+        failed += outcome.fate != "delivered"
+        said = "delivered" if outcome.fate == "delivered" else "not delivered"
+        print(visible(f"{name} ({sink.kind}): {said}: {outcome.text}"))
+    return 1 if failed else 0
+
+
+def _send_test(sink: Sink) -> Outcome:
+    from infradoc.alerts.attempt import attempt
+    from infradoc.alerts.message import trial_message
+    from infradoc.alerts.post import Poster
+    from infradoc.alerts.sinks.base import Outcome
+
+    async def send() -> Outcome:
+        poster, nonce, now = Poster(sink.config), secrets.token_hex(8), time.time()
+        try:
+            outcome = await attempt(sink, poster, trial_message(now, nonce), now)
+            if outcome.fate == "delivered" and sink.kind in KEEPS_OPEN:
+                return await attempt(sink, poster, trial_message(now, nonce, ended=True), now)
+            return outcome
+        finally:
+            await poster.close()
+
+    try:
+        sink.check()
+    except InfradocError as error:
+        return Outcome("dead", str(error))
+    return asyncio.run(send())
+
+
+def _named(config: AlertsConfig, name: str) -> str:
+    if name in config.sinks:
+        return name
+    import difflib
+
+    near = difflib.get_close_matches(name, config.sinks, n=1)
+    known = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(config.sinks) or 'none'}."
+    raise InfradocError(f"infradoc.toml names no sink {name!r}.", known)
+
+
+def _list(args: argparse.Namespace) -> int:
+    config = _config(args)
+    from infradoc.cli.alerts_words import overview, overview_lines
+
+    shown = overview(config, _database(config), time.time())
+    if args.json:
+        print(json.dumps(shown, ensure_ascii=False, indent=2))
+    else:
+        print(visible("\n".join(overview_lines(shown))))
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from infradoc.alerts import desk
+
+    config = _config(args)
+    if args.sink:
+        _named(config, args.sink)
+    now = time.time()
+    since = now - args.since if args.since else None
+    give_up = max((sink.give_up for sink in config.sinks.values()), default=86_400.0)
+    done = desk.replay(
+        _database(config), now, give_up, row_id=args.id, since=since, sink=args.sink, outdated=args.outdated
+    )
+    if args.id and not done.queued:
+        raise InfradocError(f"There is no sent or given-up message {args.id!r}.", "`infradoc alerts list` shows them.")
+    print(f"{counted(done.queued, 'message')} queued again; the running `infradoc watch` sends them.")
+    if done.outdated:
+        print(f"{counted(done.outdated, 'message')} left out: a later one was delivered (--outdated sends them too).")
+    for name in done.enabled:
+        print(f"{name} is switched on again.")
+    return 0
+
+
+def _silence(args: argparse.Namespace) -> int:
+    verb, *rest = args.words
+    if verb not in ("add", "list", "expire"):
+        verb, rest = "add", args.words
+    database = _database(_config(args))
+    if verb == "list":
+        return _silences(database, args.json)
+    if verb == "expire":
+        return _expire(database, rest)
+    made = _add(database, rest, args)
+    print(visible(f"{made.id} silences {' '.join(map(str, made.matchers))} until {_clock(made.ends)}."))
+    return 0
+
+
+def _clock(seconds: float) -> str:
+    from infradoc.alerts.words import clock
+
+    return clock(seconds)
+
+
+def _silences(database: Database, as_json: bool) -> int:
+    from infradoc.alerts.records import load_silences
+    from infradoc.cli.alerts_words import silence_lines
+
+    found = [silence.as_dict() for silence in load_silences(database, time.time())]
+    print(json.dumps(found, ensure_ascii=False, indent=2) if as_json else visible("\n".join(silence_lines(found))))
+    return 0
+
+
+def _expire(database: Database, ids: Sequence[str]) -> int:
+    from infradoc.alerts.records import expire_silence
+
+    if not ids:
+        raise InfradocError("Which silence is to end?", "Give the id that `infradoc alerts silence list` shows.")
+    for silence_id in ids:
+        if not expire_silence(database, silence_id, time.time()):
+            raise InfradocError(
+                f"There is no silence {silence_id!r} in force.", "`infradoc alerts silence list` shows them."
+            )
+        print(visible(f"{silence_id} has ended."))
+    return 0
+
+
+def _add(database: Database, texts: Sequence[str], args: argparse.Namespace) -> Silence:
+    from infradoc.alerts.matchers import parse_matcher
+    from infradoc.alerts.records import add_silence
+
+    if not texts:
+        raise InfradocError("What is to be silenced?", "Give matchers, for example target=prod.")
+    if args.seconds is None:
+        raise InfradocError("For how long?", "Add for example --for 2h: every silence ends by itself.")
+    try:
+        matchers = [parse_matcher(text) for text in texts]
+    except ValueError as error:
+        text = str(error)
+        raise InfradocError(f"{text[:1].upper()}{text[1:]}.") from error
+    now = time.time()
+    return add_silence(database, matchers, now, now + args.seconds, args.author or _user(), args.comment)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

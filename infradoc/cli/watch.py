@@ -1,0 +1,109 @@
+"""`infradoc watch [TARGET...]`: watch for good, with alerts, history and a metrics page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from infradoc.catalog import load_rules
+from infradoc.cli.args import Parser, duration
+from infradoc.config import Config, find_config, load_config
+from infradoc.errors import InfradocError, visible
+from infradoc.report.words import LANGUAGES
+from infradoc.service.config import WatchConfig, parse_listen, read_watch
+from infradoc.service.history import HISTORY_NAME, History
+from infradoc.service.journal_lines import Lines
+from infradoc.service.systemd import unit_text
+
+SUMMARY = "Watch servers for good: findings fire and resolve, alerts are delivered, a history is kept."
+HELP = """\
+Without TARGET: [watch] targets of infradoc.toml, or every target in it.
+SIGTERM and Ctrl-C end it; SIGHUP reads infradoc.toml again. /metrics, /health, /findings and /history are served on
+127.0.0.1:9464 unless [watch] listen or --listen says otherwise. --unit prints a systemd unit.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    made = Parser(
+        prog="infradoc watch", description=SUMMARY, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("targets", nargs="*", metavar="TARGET")
+    made.add_argument("--listen", metavar="HOST:PORT", help="where to serve its own pages; off for nowhere")
+    made.add_argument("--lang", choices=LANGUAGES, help="language of the texts")
+    made.add_argument("--json", action="store_true", help="say what happens as JSON lines")
+    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--history", type=duration, metavar="24h", help="only print what was found in this time")
+    made.add_argument("--unit", action="store_true", help="only print a systemd unit for this installation")
+    return made
+
+
+def run(argv: list[str]) -> int:
+    """Run the command. Raises InfradocError for wrong usage and for what cannot be used."""
+    args = parser().parse_args(argv)
+    if args.unit:
+        print(unit_text(find_config(args.config)), end="")
+        return 0
+
+    def load() -> tuple[Config, WatchConfig]:
+        config = load_config(args.config)
+        return config, _with_flags(read_watch(config, args.targets), args)
+
+    if args.history is not None:
+        return _print_history(args)
+    from infradoc.service.watch import Watch
+
+    watch = Watch(load, load_rules(), Lines(args.json))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: watch.ask_to_stop())
+    signal.signal(signal.SIGHUP, lambda *_: watch.ask_to_reload())
+    watch.run()
+    return 0
+
+
+def _with_flags(settings: WatchConfig, args: argparse.Namespace) -> WatchConfig:
+    if args.lang:
+        settings = replace(settings, lang=args.lang)
+    if args.listen is not None:
+        try:
+            settings = replace(settings, listen=parse_listen(args.listen))
+        except ValueError:
+            raise InfradocError(f"--listen {args.listen!r} is no address.", "Write HOST:PORT, or off.") from None
+    return settings
+
+
+def _print_history(args: argparse.Namespace) -> int:
+    from infradoc.alerts.config import alerts_config
+    from infradoc.alerts.database import state_folder
+
+    config = load_config(args.config)
+    named = config.watch.get("history")
+    path = config.folder / Path(str(named)).expanduser() if named else state_folder(alerts_config(config).state)
+    path = path if named else path / HISTORY_NAME
+    if not path.is_file():
+        raise InfradocError(f"There is no history at {path}.", "It is written while `infradoc watch` runs.")
+    history = History(path, float("inf"))
+    rows = history.findings(time.time() - args.history)
+    history.close()
+    wanted = set(args.targets)
+    rows = [row for row in rows if not wanted or row["target"] in wanted]
+    if args.json:
+        json.dump(rows, sys.stdout, ensure_ascii=False, indent=1)
+        print()
+        return 0
+    for row in rows:
+        ended = _clock(row["ended"]) if row["ended"] else "holds"
+        print(f"{_clock(row['began'])}  {ended:<20}  {row['severity']:<8}  {visible(row['target'])}  {row['id']}")
+    if not rows:
+        print(f"No finding in the last {args.history:g} s.", file=sys.stderr)
+    return 0
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,281 @@
+"""The service: a fleet that is watched, its findings handed to alerts and history, until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from infradoc.alerts.alerting import Alerting
+from infradoc.alerts.config import alerts_config
+from infradoc.alerts.database import StoreError, state_folder
+from infradoc.config import Config
+from infradoc.errors import InfradocError
+from infradoc.fleet.fleet import Fleet
+from infradoc.fleet.model import Watched
+from infradoc.fleet.watcher import TargetWatcher
+from infradoc.remediation.journal import ChangeRecord
+from infradoc.service.config import WatchConfig
+from infradoc.service.exporter import Exporter, OwnFigures
+from infradoc.service.history import HISTORY_NAME, History, HistoryError
+from infradoc.service.http import Answer, Server, as_json, as_metrics, since
+from infradoc.service.journal_lines import Lines
+from infradoc.service.systemd import notify, watchdog_seconds
+from infradoc.service.texts import in_language
+from infradoc_rules.catalog import Catalog
+
+DRAIN_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+_TEND_SECONDS = 2.0  # how often troubles are looked for, and the service manager is told
+_LATE_PERIODS, _LATE_SECONDS = 10.0, 60.0  # a watcher that ended no look for so long is not well
+_NEW_CHANGE_SECONDS = 600.0  # a change in the journal that is older at the first look was told by somebody else
+_OTHER_LANGUAGES_SECONDS = 30.0
+
+Load = Callable[[], tuple[Config, WatchConfig]]
+
+
+class Watch:
+    """One run of `infradoc watch`. `load` reads the configuration, at the start and at each reload."""
+
+    def __init__(self, load: Load, catalog: Catalog, lines: Lines, clock: Callable[[], float] = time.time) -> None:
+        """Take the lease of the state folder and bind everything. Raises InfradocError with what cannot be used."""
+        self._load, self._catalog, self._lines, self._clock = load, catalog, lines, clock
+        self._config, self.settings = load()
+        self._started = clock()
+        self._guard = threading.RLock()
+        self._known: dict[str, dict[str, str]] = {}
+        self._lost: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._other_texts: dict[str, tuple[float, frozenset[str], dict[str, list[dict[str, Any]]]]] = {}
+        self._bell, self._ending, self._reload = threading.Event(), False, False
+        self._alerting = Alerting(alerts_config(self._config))
+        self.server: Server | None = None
+        try:
+            self._history = History(self._history_path(), self.settings.retention)
+            self._fleet = self._made_fleet()
+            self._exporter = Exporter(self._fleet, self._own_figures, clock)
+            if self.settings.listen is not None:
+                self.server = Server(self.settings.listen, self._routes())
+        except BaseException:
+            self._alerting.stop(0.0)
+            raise
+
+    def _history_path(self) -> Path:
+        return self.settings.history or state_folder(alerts_config(self._config).state) / HISTORY_NAME
+
+    def _made_fleet(self) -> Fleet:
+        return Fleet(
+            self.settings.targets, self._config, self._catalog, self.settings.lang, self.settings.period, self._looked
+        )
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """For signal handlers: end soon."""
+        self._ending = True
+        self._bell.set()
+
+    def ask_to_reload(self) -> None:
+        """For signal handlers: read the configuration again."""
+        self._reload = True
+        self._bell.set()
+
+    def run(self) -> None:
+        """Watch until asked to stop."""
+        self._alerting.start()
+        if self.server is not None:
+            self.server.start()
+        self._fleet.start()
+        where = f"; /metrics and /health on port {self.server.port}" if self.server is not None else ""
+        self._say("watching", f"{', '.join(self.settings.targets)}{where}")
+        notify("READY=1")
+        pause = min(_TEND_SECONDS, watchdog_seconds() or _TEND_SECONDS)
+        while not self._ending:
+            self._bell.wait(pause)
+            self._bell.clear()
+            if self._reload and not self._ending:
+                self._reload = False
+                self._read_again()
+            self._trouble("alerts", self._alerting.trouble)
+            notify("WATCHDOG=1")
+        self._stop()
+
+    def _stop(self) -> None:
+        notify("STOPPING=1")
+        self._say("stopping", f"messages that wait are sent for up to {DRAIN_SECONDS:.0f} s; the rest waits on disk")
+        hanging = self._fleet.stop(_STOP_SECONDS)
+        if hanging:
+            self._say("trouble", f"the look at {', '.join(hanging)} hangs and is left behind")
+        if self.server is not None:
+            self.server.stop()
+        self._alerting.stop(DRAIN_SECONDS)
+        self._history.close()
+
+    def _read_again(self) -> None:
+        notify("RELOADING=1")
+        try:
+            config, settings = self._load()
+            added, removed = self._follow(config, settings)
+        except InfradocError as error:
+            self._say("trouble", f"The configuration was not read again, the old one stays in force. {error}")
+        else:
+            changed = f"added {', '.join(added) or 'none'}; removed {', '.join(removed) or 'none'}"
+            self._say("reload", f"the configuration was read again: {changed}")
+        notify("READY=1")
+
+    def _follow(self, config: Config, settings: WatchConfig) -> tuple[list[str], list[str]]:
+        """Put a new configuration in force, or leave everything as it was and raise InfradocError."""
+        alerts = alerts_config(config)
+        names = {watcher.spec: watcher.state.name for watcher in self._fleet.targets}
+        if alerts != self._alerting.config:
+            self._change_alerting(alerts)
+        added, removed = self._fleet.reload(settings.targets, config)
+        for key in ("listen", "history", "lang", "period"):
+            if getattr(settings, key) != getattr(self.settings, key):
+                self._say("reload", f"watch.{key} takes effect at the next start")
+        self._config, self.settings = config, settings
+        self._history.retention = settings.retention
+        for spec in set(removed) - set(added):
+            self._alerting.forget(self._clock(), names[spec])
+            self._known.pop(names[spec], None)
+        return added, removed
+
+    def _change_alerting(self, config: Any) -> None:
+        """Sinks were changed: one desk closes, the next one opens; what waits lies on disk between them."""
+        old = self._alerting.config
+        with self._guard:
+            self._alerting.stop(0.0)
+            try:
+                self._alerting = Alerting(config)
+            except InfradocError:
+                self._alerting = Alerting(old)
+                raise
+            finally:
+                self._alerting.start()
+
+    # --- one look ---------------------------------------------------------------------------------------------------
+
+    def _looked(self, watcher: TargetWatcher, state: Watched) -> None:
+        """In the watcher's thread, after each of its looks."""
+        now = state.tick_time or self._clock()
+        known = state.up and state.status != "unknown"
+        found = {str(one["id"]): one for one in state.findings}
+        with self._guard:
+            also = self._in_other_languages(watcher, frozenset(found), now)
+            self._alerting.observe(
+                now, state.name, state.system, state.findings, lang=self.settings.lang, also=also, known=known
+            )
+            self._tell(now, state, found, known)
+        self._remember(now, state, found, known)
+
+    def _in_other_languages(
+        self, watcher: TargetWatcher, ids: frozenset[str], now: float
+    ) -> dict[str, list[dict[str, Any]]]:
+        wanted = {sink.lang for sink in self._alerting.config.sinks.values()} - {self.settings.lang}
+        if not wanted or not ids:
+            return {}
+        made, of_ids, texts = self._other_texts.get(watcher.spec, (0.0, frozenset(), {}))
+        if of_ids != ids or now - made > _OTHER_LANGUAGES_SECONDS or set(texts) != wanted:
+            texts = {lang: in_language(watcher, self._catalog, ids, lang) for lang in wanted}
+            self._other_texts[watcher.spec] = (now, ids, texts)
+        return texts
+
+    def _tell(self, now: float, state: Watched, found: Mapping[str, Mapping[str, Any]], known: bool) -> None:
+        """Say what is new: findings that fired or resolved, a server that went or came back."""
+        if not state.up and state.name not in self._lost:
+            self._lost.add(state.name)
+            self._say("lost", f"{state.name}: {state.error or 'it does not answer'}", now)
+        elif state.up and state.name in self._lost:
+            self._lost.discard(state.name)
+            self._say("back", f"{state.name} answers again", now)
+        held = self._known.setdefault(state.name, {})
+        for name, finding in found.items():
+            if name not in held:
+                text = f"{state.name}: {finding['severity']} {name}: {finding['title']}"
+                self._say("fired", text, now, target=state.name, finding=name, severity=finding["severity"])
+        for name in [one for one in held if known and one not in found]:
+            title = held.pop(name)
+            self._say("resolved", f"{state.name}: {name}: {title}", now, target=state.name, finding=name)
+        held.update({name: str(finding["title"]) for name, finding in found.items()})
+
+    def _remember(self, now: float, state: Watched, found: Mapping[str, Mapping[str, Any]], known: bool) -> None:
+        try:
+            self._history.note(now, state.name, found, known)
+            if state.up:
+                self._history.measure(now, state.name, state.vitals)
+            for record in state.changes:
+                self._change(now, state.name, record)
+            self._trouble("history", "")
+        except HistoryError as error:
+            self._trouble("history", str(error))
+
+    def _change(self, now: float, target: str, record: ChangeRecord) -> None:
+        """Tell each stage of an applied change once: when it came into force, its verdict, and that it was undone."""
+        last = record.last
+        if last.kind not in ("applied", "verdict", "undone") or not record.happened:
+            return
+        summary = f"{last.kind} {record.intent.knob}: {record.intent.old} -> {record.intent.new}"
+        is_new = self._history.change(target, f"{record.intent.change}:{last.kind}", last.time, summary)
+        if is_new and last.time >= self._started - _NEW_CHANGE_SECONDS:
+            self._say("change", f"{target}: {summary}", now, target=target)
+            told = {"summary": summary, "knob": last.knob, "old": last.old, "new": last.new}
+            self._alerting.changed(last.time, target, told | {"finding": last.finding, "verdict": record.verdict})
+
+    def _trouble(self, what: str, text: str) -> None:
+        """Say a lasting trouble when it begins or changes, and when it is over; not at every look."""
+        with self._guard:
+            before = self._troubles.get(what, "")
+            if text == before:
+                return
+            self._troubles[what] = text
+        self._say("trouble" if text else "back", text or f"{what}: works again")
+
+    def _say(self, event: str, text: str, now: float | None = None, **more: Any) -> None:
+        self._lines.say(self._clock() if now is None else now, event, text, **more)
+
+    # --- what the page shows ----------------------------------------------------------------------------------------
+
+    def _routes(self) -> dict[str, Callable[[Mapping[str, str]], Answer]]:
+        return {
+            "/metrics": lambda query: as_metrics(self._exporter.page()),
+            "/health": lambda query: self._health(),
+            "/findings": lambda query: as_json(self._findings()),
+            "/history": lambda query: as_json(
+                {
+                    "findings": self._history.findings(since(query, 86400.0), query.get("target", "")),
+                    "changes": self._history.changes(since(query, 86400.0)),
+                }
+            ),
+            "/vitals": lambda query: as_json(
+                self._history.vitals(since(query, 86400.0), query.get("target", ""), query.get("name", "queue_depth"))
+            ),
+        }
+
+    def _health(self) -> Answer:
+        """503 when a watcher ended no look for long, or something cannot be stored; a dead target is no fault here."""
+        now = self._clock()
+        late = []
+        for state in self._fleet.states:
+            patience = max(_LATE_PERIODS * state.period, _LATE_SECONDS)
+            if now - (state.tick_time or self._started) > patience:
+                late.append(state.name)
+        troubles = {what: text for what, text in self._troubles.items() if text}
+        well = not late and not troubles
+        return as_json({"healthy": well, "late": late, "troubles": troubles}, 200 if well else 503)
+
+    def _findings(self) -> list[dict[str, Any]]:
+        return [
+            {"target": state.name, "status": state.status, "up": state.up, "findings": list(state.findings)}
+            for state in self._fleet.states
+        ]
+
+    def _own_figures(self) -> OwnFigures:
+        try:
+            alerts = self._alerting.figures()
+        except StoreError as error:
+            self._trouble("alerts", str(error))
+            alerts = {"firing": {}, "sinks": {}}
+        troubles = sum(bool(text) for text in self._troubles.values())
+        return OwnFigures(self._started, troubles, alerts["firing"], alerts["sinks"])

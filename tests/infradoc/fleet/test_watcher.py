@@ -1,0 +1,121 @@
+"""Live targets in threads of their own: a real server that answers, hangs, dies and comes back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infradoc.config import Config, TargetConfig
+from infradoc.fleet.fleet import Fleet
+from infradoc.fleet.watcher import TargetWatcher
+from infradoc.monitor.attach import TargetError
+from infradoc_rules.catalog import load_catalog
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+Wait = Callable[[Callable[[], bool], float], None]
+
+
+def configured(**targets: dict[str, Any]) -> Config:
+    return Config({name: TargetConfig(host=False, **more) for name, more in targets.items()})
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., TargetWatcher]]:
+    monkeypatch.setenv("INFRADOC_STATE_DIR", str(tmp_path / "state"))
+    made: list[TargetWatcher] = []
+
+    def make(config: Config, **more: Any) -> TargetWatcher:
+        made.append(TargetWatcher("t", config, load_catalog(), period=0.1, **more))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for watcher in made:
+        watcher.stop(2.0)
+
+
+def test_a_page_becomes_a_state(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    server.page("/metrics", vllm_page)
+    told: list[int] = []
+    watcher = watching(configured(t={"url": server.url}), on_tick=lambda _, state: told.append(state.looks))
+    wait_until(lambda: watcher.state.looks >= 3, 10.0)
+    state = watcher.state
+    assert (state.name, state.system, state.up, state.stale_since, state.error) == ("t", "vllm", True, None, None)
+    assert state.vitals["running"] is not None and state.vitals["waiting"] is not None
+    assert state.stale_seconds(time.time()) is None and told[:3] == [1, 2, 3]
+    with watcher.reading() as frame:
+        (series,) = frame.select("llm_requests_running")
+    assert len(series.times) >= 3
+
+
+def test_a_dead_server_is_stale_with_its_age_and_comes_back(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    server.page("/metrics", vllm_page)
+    watcher = watching(configured(t={"url": server.url}))
+    wait_until(lambda: watcher.state.up, 10.0)
+    server.page("/metrics", b"", status=503)
+    wait_until(lambda: not watcher.state.up, 10.0)
+    state = watcher.state
+    assert state.stale_since == state.seen and "503" in str(state.error) and state.status != "ok"
+    assert state.stale_seconds(float(state.seen or 0) + 12.0) == 12.0
+    server.page("/metrics", vllm_page)
+    wait_until(lambda: watcher.state.up, 10.0)
+    assert [mark.kind for mark in watcher.marks() if mark.kind in ("lost", "back")] == ["lost", "back"]
+
+
+def test_a_server_that_hangs_holds_up_nobody(
+    server: Any, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def hang(_request: Any) -> None:
+        entered.set()
+        release.wait(20)
+
+    server.routes["/metrics"] = hang
+    watcher = watching(configured(t={"url": server.url}))
+    assert entered.wait(10)
+    with watcher.reading() as frame:  # the look is under way, and the store is free
+        assert frame.select("llm_requests_running") == []
+    assert watcher.state.looks == 0 and watcher.state.status == "unknown"
+    assert not watcher.stop(0.0)
+    release.set()
+    assert watcher.stop(15.0)
+
+
+def test_what_goes_wrong_in_a_listener_is_told_and_the_watch_goes_on(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    server.page("/metrics", vllm_page)
+
+    def broken(_watcher: TargetWatcher, _state: object) -> None:
+        raise ValueError("no such thing")
+
+    watcher = watching(configured(t={"url": server.url}), on_tick=broken)
+    wait_until(lambda: watcher.monitor.log.count >= 3, 10.0)
+    assert "ValueError: no such thing" in str(watcher.state.error) and not watcher.state.up
+
+
+def test_a_fleet_adds_removes_and_keeps_what_is_unchanged(server: Any, vllm_page: bytes, wait_until: Wait) -> None:
+    server.page("/metrics", vllm_page)
+    one = {"url": server.url}
+    fleet = Fleet(["a", "b"], configured(a=one, b=one), load_catalog(), period=0.1)
+    fleet.start()
+    wait_until(lambda: all(state.up for state in fleet.states), 10.0)
+    kept = fleet.get("a")
+    changed = {"url": server.url, "system": "vllm"}
+    assert fleet.reload(["a", "b", "c"], configured(a=one, b=changed, c=one)) == (["b", "c"], ["b"])
+    assert fleet.get("a") is kept and [state.spec for state in fleet.states] == ["a", "b", "c"]
+    with pytest.raises(TargetError):
+        fleet.reload(["a", "nowhere"], configured(a=one))
+    assert [state.spec for state in fleet.states] == ["a", "b", "c"]
+    wait_until(lambda: all(state.up for state in fleet.states), 10.0)
+    assert fleet.stop(5.0) == []

@@ -1,0 +1,121 @@
+"""The history file: what holds, what is over, minutes of vitals, retention, and a disk that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infradoc.service.history import History, HistoryError
+
+
+def finding(name: str) -> dict[str, Any]:
+    return {"id": name, "severity": "warning", "title": name.upper(), "confidence": 0.9, "cause": "c", "evidence": []}
+
+
+def held(*names: str) -> dict[str, dict[str, Any]]:
+    return {name: finding(name) for name in names}
+
+
+def test_a_finding_has_a_begin_and_an_end(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", 1e9)
+    history.note(100.0, "prod", held("a", "b"))
+    history.note(101.0, "prod", held("a", "b"))
+    history.note(102.0, "prod", held("a"), known=False)
+    history.note(103.0, "prod", held("a"))
+    rows = {row["id"]: (row["began"], row["ended"]) for row in history.findings(0.0)}
+    assert rows == {"a": (100.0, None), "b": (100.0, 103.0)}
+    assert [row["id"] for row in history.findings(104.0)] == ["a"]
+    assert history.findings(0.0, "other") == []
+
+
+def test_what_held_at_a_crash_goes_on(tmp_path: Path) -> None:
+    History(tmp_path / "h.sqlite", 1e9).note(100.0, "prod", held("a"))
+    again = History(tmp_path / "h.sqlite", 1e9)
+    again.note(200.0, "prod", held("a"))
+    again.note(201.0, "prod", held())
+    (row,) = again.findings(0.0)
+    assert (row["began"], row["ended"]) == (100.0, 201.0)
+
+
+def test_vitals_by_the_minute(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", 1e9)
+    for second in range(90):
+        history.measure(600.0 + second, "prod", {"queue_depth": float(second), "kv_usage_ratio": None})
+    history.close()
+    rows = History(tmp_path / "h.sqlite", 1e9).vitals(0.0, "prod", "queue_depth")
+    assert [(row["minute"], row["low"], row["mean"], row["high"], row["n"]) for row in rows] == [
+        (600.0, 0.0, 29.5, 59.0, 60),
+        (660.0, 60.0, 74.5, 89.0, 30),
+    ]
+
+
+def test_old_rows_go(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", retention=3600.0)
+    history.note(0.0, "prod", held("old"))
+    history.note(1.0, "prod", held())
+    history.measure(0.0, "prod", {"queue_depth": 1.0})
+    assert history.change("prod", "x", 0.0, "text") and not history.change("prod", "x", 0.0, "text")
+    history.measure(10_000.0, "prod", {"queue_depth": 1.0})
+    history.measure(20_000.0, "prod", {"queue_depth": 1.0})
+    assert history.findings(0.0) == [] and history.changes(0.0) == []
+    assert all(row["minute"] > 10_000 - 3600 for row in history.vitals(0.0, "prod", "queue_depth"))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcd")), max_size=12))
+def test_the_file_says_what_was_held(tmp_path_factory: pytest.TempPathFactory, looks: list[set[str]]) -> None:
+    history = History(tmp_path_factory.mktemp("h") / "h.sqlite", 1e9)
+    for now, names in enumerate(looks):
+        history.note(float(now), "prod", held(*names))
+    rows = history.findings(-1.0)
+    for now, names in enumerate(looks):
+        there = {r["id"] for r in rows if r["began"] <= now and (r["ended"] is None or now < r["ended"])}
+        assert there == names
+    history.close()
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_is_lost_by_it(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE makes writes fail as a full disk does, in a process of its own."""
+    code = f"""
+import resource, signal
+from pathlib import Path
+from infradoc.service.history import History, HistoryError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+history = History(Path({str(tmp_path / "h.sqlite")!r}), 1e9)
+history.note(1.0, "prod", {held("a")!r})
+size = max(path.stat().st_size for path in Path({str(tmp_path)!r}).iterdir())
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+failed = []
+for number in range(200):
+    try:
+        history.note(2.0 + number, "prod", {{f"f{{number}}": {finding("x")!r}}})
+    except HistoryError as error:
+        failed.append(str(error))
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+history.note(300.0, "prod", {held("a", "last")!r})
+history.close()
+print(len(failed)); print(failed[0])
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    count, sentence = done.stdout.splitlines()
+    assert int(count) > 0 and "cannot be used" in sentence
+    rows = {row["id"]: row for row in History(tmp_path / "h.sqlite", 1e9).findings(0.0)}
+    assert rows["last"]["ended"] is None and rows["a"]["ended"] is None
+
+
+def test_a_file_of_a_newer_version_and_a_folder_are_refused(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", 1e9)
+    history._link.execute("PRAGMA user_version = 99")
+    history.close()
+    with pytest.raises(HistoryError, match="newer"):
+        History(tmp_path / "h.sqlite", 1e9)
+    with pytest.raises(HistoryError, match="cannot be"):
+        History(tmp_path, 1e9)
