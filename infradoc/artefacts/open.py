@@ -168,7 +168,7 @@ class Opening:
         if opener is None:
             self.notes.add("zstd", name)
             return
-        bounded = Bounded(opener(whole), size)
+        bounded = Bounded(opener(whole), size, whole.tell)
         inner = name[: -len(ending)] if (ending := ending_of(name)) else name
         inner = inner + ".tar" if name.endswith(".tgz") else inner
         yield from self._bounded(inner, bounded, nesting)
@@ -213,7 +213,9 @@ class Opening:
                     self.notes.add("locked", f"{name}/{info.filename}")
                     continue
                 with archive.open(info) as handle:
-                    yield from self._bounded(f"{name}/{info.filename}", Bounded(handle, info.compress_size), nesting)
+                    start = whole.tell()
+                    bounded = Bounded(handle, info.compress_size, lambda start=start: whole.tell() - start)  # type: ignore[misc]
+                    yield from self._bounded(f"{name}/{info.filename}", bounded, nesting)
 
     def _allowed(self, archive: str, name: str, regular: bool, folder: bool, link: bool) -> bool:
         parts = PurePosixPath(name.replace("\\", "/"))

@@ -53,7 +53,7 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 _FLAG = re.compile(
-    rf"(?P<kept>(?<![\w-])--?(?:[\w-]{{0,40}}?{_NAME}|token|authtoken|[\w-]{{0,40}}[-_](?:auth)?token)"
+    rf"(?P<kept>(?<![\w-])--?(?:[\w-]{{0,40}}?{_NAME}|token|authtoken|[\w-]{{0,40}}[-_](?:auth)?token(?!\S?\s{{0,3}}\d{{1,9}}(?:\s|$)))"
     rf"(?:=|\s{{0,20}}\\?\s{{1,20}}(?:-[ \t])?))(?!-){_VALUE}"
     r"(?:[ \t]{1,3}(?=[^\s/]{0,80}\d)(?=[^\s/]{0,80}[A-Za-z])[^\s/'\"=-][^\s/'\"=]{7,200}(?=\s|$)){0,20}",
     re.IGNORECASE,
@@ -72,7 +72,7 @@ _APART = re.compile(
 )
 _HEADER = re.compile(
     rf"(?P<kept>(?:\bauthorization{_CLOSE}\s{{0,3}}[:=,]\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}(?:(?:bearer|basic|token|digest|apikey)\s{{1,3}})?"
-    rf"|\b(?:bearer|apikey)\s{{1,3}}(?=\S{{4}})|\b[\w-]{{0,40}}(?:-key|-token){_CLOSE}:\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}"
+    rf"|\b(?:bearer|apikey)\s{{1,3}}(?=\S{{4}})|\bx-[\w-]{{0,40}}(?:key|token|secret){_CLOSE}:\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}"
     rf"|\b(?:set-)?cookie{_CLOSE}\s{{0,3}}[:,]\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}))"
     rf"(?!REDACTED|(?:bearer|basic|token|digest|apikey)\s)[^\s'\",;)}}\]\\]{{1,4000}}(?:;[^'\"\n]{{1,4000}})?",
     re.IGNORECASE,

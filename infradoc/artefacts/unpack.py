@@ -35,8 +35,10 @@ BROKEN = (
 class Bounded:
     """An unpacked stream that ends when it has given too much for its packed size, or where it is damaged."""
 
-    def __init__(self, stream: Any, packed: int) -> None:
+    def __init__(self, stream: Any, packed: int, used: Callable[[], int] | None = None) -> None:
+        """packed: its size; used: how many bytes of that were taken so far, so that a bomb is seen where it begins."""
         self._stream = stream
+        self._used = used
         self._limit = min(MAX_UNPACKED, max(FREE_BYTES, packed * MAX_RATIO))
         self._given = 0
         self.stopped = False
@@ -44,7 +46,7 @@ class Bounded:
 
     def read(self, size: int = 1 << 20, /) -> bytes:
         """Up to `size` bytes."""
-        if self._given >= self._limit:
+        if self._given >= self._limit or self._swells():
             self.stopped = self.stopped or bool(self._stream.read(1))
             return b""
         try:
@@ -54,6 +56,9 @@ class Bounded:
             return b""
         self._given += len(data)
         return bytes(data)
+
+    def _swells(self) -> bool:
+        return self._used is not None and self._given >= max(FREE_BYTES, MAX_RATIO * self._used())
 
     def close(self) -> None:
         """Close the stream."""

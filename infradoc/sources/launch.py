@@ -34,7 +34,7 @@ _SYSTEMS = (
     ("lmdeploy", re.compile(r"\blmdeploy\b")),
     ("trtllm", re.compile(r"\btrtllm-(?:serve|llmapi-launch)\b|\btensorrt_llm\b")),
     ("ollama", re.compile(r"\bollama\b")),
-    ("infradoc", re.compile(r"\binfradoc(?:_engine)?\s+serve\b")),
+    ("infradoc", re.compile(r"\binfradoc(?:_engine)?\s+serve(?![\w:-])")),
 )
 _POSITIONAL = {
     "vllm": ("serve",),

@@ -15,6 +15,7 @@ from infradoc_rules.versions import Running, more_spellings
 from infradoc_rules.yaml_file import load_plain
 
 SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")
+_POSITIONAL = frozenset({"model_checkpoint"})  # the bundled engine takes its model without a flag
 _NEGATION = "not "
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) (MiB|GiB)")
 _SIZES = {"MiB": float(1 << 20), "GiB": float(1 << 30)}
@@ -53,7 +54,8 @@ class Knobs:
         """
         knob = self.by_name[name]
         if system == "infradoc":
-            return None if knob.engine is None else "--" + knob.engine.replace("_", "-")
+            bare = knob.engine is None or name in _POSITIONAL
+            return None if bare else "--" + str(knob.engine).replace("_", "-")
         names = knob.spellings.get(system or "", ()) or knob.also
         if running is not None:
             return running.best(names)

@@ -14,7 +14,8 @@ _HEAD = re.compile(r"^\s*(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|
 _MATRIX = re.compile(r"^\s*(?P<way>Uni|Bi)directional P2P=(?P<state>Enabled|Disabled) Bandwidth\b.*\(GB/s\)")
 _ROW = re.compile(r"^\s*(?P<device>\d+)(?P<cells>(?:\s+\d+(?:\.\d+)?)+)\s*$")
 _OWN = re.compile(
-    r"^\s*(?:$|Device[: ]|Device=|\*{3}NOTE|So you can see|NOTE:|P2P[ =]|D\\D|GPU\s+\d|CPU\s+\d|Unidirectional|Bidirectional)"
+    r"^\s*(?:$|Device[: ]|Device=|\*{3}NOTE|So you can see|NOTE:|P2P[ =]|D\\D|GPU\s+\d|CPU\s+\d"
+    r"|Unidirectional|Bidirectional)"
 )
 _MOST_DEVICES = 32
 

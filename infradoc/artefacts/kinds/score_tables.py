@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from infradoc.artefacts.kinds.score import QUANTIZED, REFERENCE, Score
+from infradoc.artefacts.kinds.score import LOWER_IS_BETTER, QUANTIZED, REFERENCE, Score
 from infradoc.artefacts.kinds.score_lists import labelled, listed, lm_eval
 
 _TASK = re.compile(
@@ -17,7 +17,18 @@ _NUMBER = re.compile(r"^\*{0,2}(?P<n>\d+(?:\.\d+)?)\s*%?\*{0,2}$")
 _COST = re.compile(
     r"(?i)mem(?:ory)?\b|\bsize\b|speed|latency|throughput|tokens?\b|tok/s|req/s|\btime\b|\b[GM]i?B\b|param|\bnum\b|\bcount\b"
     r"|samples?\b|\bbits?\b|\bms\b|seconds?|ttft|tpot|itl\b|batch|version|shots?\b|stderr|step|epoch|延迟|吞吐|显存|速度"
+    r"|prefill|decode|\b(?:pp|tg)\s?\d+|flops|bandwidth|concurren|requests?\b|per sec|/s\b|prompt eval|eval rate"
+    r"|utili[sz]ation|power|watts?\b|temperature|price|\bcost|\b(?:qps|rps|tps|tgs|mfu|e2e)\b|\bp(?:50|90|95|99)\b"
+    r"|disk|kl[ _-]?div"
+    r"|\b(?:gpus?|cards?|devices?|nodes?|threads?|workers?|layers|users?|vram|tp|pp|dp|context|length|hours?)\b"
 )
+_ACCURACY = re.compile(
+    r"(?i)score|acc(?:uracy)?\b|exact|pass@|correct|\bmarks?\b|\bf1\b|bleu|rouge|gsm8k|mmlu|gpqa|aime|arc[_-]|hellaswag|human_?eval"
+    r"|mbpp|winogrande|piqa|boolq|truthful|ceval|c-eval|cmmlu|livecode|swe-|math|ifeval|bbh|mt-?bench|perplexity|\bppl\b|wer\b"
+)
+_MOST = 100.0  # percent; few scores go above, and their tables say that they are scores
+_ABOVE = re.compile(r"(?i)score|elo\b|\bmme\b|ocr")
+_CACHE = re.compile(r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$")
 _RULES = frozenset("|-: +=")
 
 
@@ -27,13 +38,20 @@ def score_tables(lines: Sequence[str]) -> Iterator[tuple[int, int, list[Score]]]
     while index < len(lines):
         for reader in (_beside, lm_eval, listed, labelled):
             end, rows = reader(lines, index)
-            rows = [row for row in rows if not _COST.search(row.task)]
+            rows = [row for row in rows if _is_score(row)]
             if rows:
                 yield index, end, rows
                 index = end
                 break
         else:
             index += 1
+
+
+def _is_score(row: Score) -> bool:
+    """Whether the number says how good answers are: no speed, no size, no count."""
+    if _COST.search(row.task):
+        return False
+    return row.score <= _MOST or LOWER_IS_BETTER.search(row.task) is not None or _ABOVE.search(row.task) is not None
 
 
 def _cells(line: str) -> list[str]:
@@ -43,7 +61,7 @@ def _cells(line: str) -> list[str]:
 def _beside(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
     """A table whose columns, or whose rows, are the quantized model and its reference."""
     head = lines[start]
-    titles = _cells(head) if len(head) < 300 and (_TASK.match(head) or _names_both(head)) else []
+    titles = _cells(head) if len(head) < 300 and _is_head(head) else []
     if head.strip().replace(" ", "").startswith("||"):
         titles = ["", *titles]  # the corner of a table is often empty
     if len(titles) < 2 or any(_NUMBER.match(title) for title in titles):
@@ -59,8 +77,16 @@ def _beside(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
         body.append((end, cells))
         end += 1
     columns = _by_column(titles, body)
-    rows = columns or _by_row(titles, body)
+    rows = columns or _by_cache(titles, body) or _by_row(titles, body)
     return end, rows
+
+
+def _is_head(head: str) -> bool:
+    """A heading that begins with what is listed, has a column for either model, or has bars and a column of scores."""
+    if _TASK.match(head) or _names_both(head):
+        return True
+    titles = _cells(head) if head.count("|") >= 2 else []
+    return len(titles) >= 2 and any(_ACCURACY.search(title) for title in titles[1:]) and max(map(len, titles)) < 60
 
 
 def _names_both(head: str) -> bool:
@@ -86,6 +112,34 @@ def _by_column(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> 
             if mine is not None and ref is not None:
                 rows.append(Score(line, cells[0], mine, ref, titles[column], True))
     return rows
+
+
+def _by_cache(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:
+    """A table with a column for the format of the KV cache: rows that differ in nothing else are compared."""
+    place = next((index for index, title in enumerate(titles) if _CACHE.match(title)), None)
+    if place is None:
+        return []
+    told = [(line, cells) for line, cells in body if len(cells) == len(titles) and not _NUMBER.match(cells[place])]
+    bases = [cells for _, cells in told if _is_whole(cells[place])]
+    rows = []
+    for line, cells in told:
+        if _is_whole(cells[place]):
+            continue
+        base = next((base for base in bases if _others(base, place) == _others(cells, place)), [])
+        for column in range(len(base)):
+            mine, ref = _value(cells, column), _value(base, column)
+            if mine is not None and ref is not None:
+                task = " ".join([*_others(cells, place), titles[column]])
+                rows.append(Score(line, task, mine, ref, f"kv_cache={cells[place]}", True))
+    return rows
+
+
+def _is_whole(cell: str) -> bool:
+    return (REFERENCE.search(cell) is not None or cell.lower() in ("auto", "f16")) and not QUANTIZED.search(cell)
+
+
+def _others(cells: Sequence[str], place: int) -> tuple[str, ...]:
+    return tuple(cell for index, cell in enumerate(cells) if index != place and not _NUMBER.match(cell))
 
 
 def _by_row(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:

@@ -159,9 +159,10 @@ def raise_shm_size(advice: Advice) -> Action:
     """Room for the rings and tensors that processes share."""
     ranks = advice.number("tensor_parallel_size") or 1
     want = advice.number("shm.want_bytes") or 0
-    size = advice.number("shm.total_bytes")
+    size = advice.number("shm.total_bytes") or advice.number("shm.available_bytes")
     target = _SHM_RANKS if ranks > 1 or want else _SHM_ALONE
-    while target < 2 * max(want * ranks, size or 0):
+    at_once = want * ranks if want < _GIB else want  # a ring is asked for by each rank, an object store once
+    while target < 2 * max(at_once, size or 0):
         target *= 2
     gib = target // _GIB
     return advice.action(

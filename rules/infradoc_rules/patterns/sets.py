@@ -13,7 +13,7 @@ import re2
 from infradoc_rules.model import Value
 from infradoc_rules.yaml_file import load_plain
 
-SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")
+SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama", "infradoc")
 # Lines that any log may hold, whoever wrote it.
 COMMON = ("python", "torch", "nccl", "kernel", "hardware", "training", "installed")
 _NO_PREFIX = "^(?P<msg>.*)$"

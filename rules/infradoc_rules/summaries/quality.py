@@ -23,7 +23,9 @@ _NAMED = re.compile(
 )
 _FITTED = re.compile(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[2-4]")
 _KV_BITS = re.compile(r"^(?:fp8\w*|float8\w*|int8|int4|q[45]_\w+|[48]|fp4\w*|nvfp4|turboquant\w*)$")
-_KV_LABEL = re.compile(r"(?i)kv[_ -]?cache(?:_dtype)?[ =:_-]*(?:fp8|e[45]m\d|int8|int4|q[458]_)")
+_KV_LABEL = re.compile(
+    r"(?i)kv[_ -]?cache(?:_dtype)?[ =:_-]*(?:fp8|e[45]m\d|int8|int4|q[458]_)|\b(?:fp8\w*|int8|int4|q[458]_\d)[ _-]kv\b"
+)
 _WHOLE = re.compile(r"(?i)(?:all )?(?:b?f16|f32|mostly_b?f16|q8_0)\b")  # formats without a loss that scores show
 _WORSE = 0.04  # relative; methods that work lose 1 or 2 percent
 _WORSE_MEAN = 0.02

@@ -30,7 +30,8 @@ _KV_FULL = 0.97
 _QUEUE = 10.0  # requests; a queue below it is a moment's
 _FAR = 150.0  # seconds between lines: those of a log that was thinned say nothing on what was between
 _FELL = 0.5
-_HANDFUL = 4.0  # requests that fill a pool: one more of their size does not fit
+_HANDFUL = 4.0  # requests that fill a pool: one more of their size does not fit, and whoever waits, waits for that
+_FEW = 16.0  # the same, where half as many wait
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
@@ -123,11 +124,17 @@ def _queue(busy: Sequence[Sample]) -> Iterator[Fact]:
     held = sum(1 for count in waiting if count >= max(_QUEUE, 0.3 * running))
     enough = held >= 3 or (len(busy) <= 2 and last >= max(3 * _QUEUE, running))
     yield _fact("queued", enough and held >= _MOST * len(busy) and not draining, busy[-1])
-    tight = [s for s in busy if 0 < s.running <= _HANDFUL and (s.kv or 0) >= s.running / (s.running + 1) and s.waiting]
-    yield _fact("pool_bound", len(tight) >= max(3, _MOST * len(busy)), busy[-1])
+    yield _fact("pool_bound", sum(map(_tight, busy)) >= max(3, _MOST * len(busy)), busy[-1])
     usage = [sample.kv for sample in busy if sample.kv is not None]
     full = sum(1 for share in usage if share >= _KV_FULL)
     yield _fact("kv_full", bool(usage) and full >= max(1, 0.5 * len(usage)), busy[-1])
+
+
+def _tight(sample: Sample) -> bool:
+    """Whether one more request of the usual size does not fit into the pool, and others wait for that."""
+    if not 0 < sample.running <= _FEW or not sample.waiting or (sample.kv or 0) < sample.running / (sample.running + 1):
+        return False
+    return sample.running <= _HANDFUL or sample.waiting >= 0.5 * sample.running
 
 
 def _rates(busy: Sequence[Sample], found: Sequence[Sample], events: Sequence[Event]) -> Iterator[Fact]:

@@ -149,6 +149,26 @@ def test_any_text_is_survived(lines):
         ),
         (["fp16 latency: 12.1", "awq latency: 7.0"], []),
         (["awq gsm8k: 0.5", "awq mmlu: 0.6"], []),  # nothing to compare with
+        (
+            [
+                "| Model | KV Cache | Avg Score |",
+                "|---|---|---|",
+                "| m BF16 | FP16 (baseline) | 4.61 |",
+                "| m BF16 | FP8 | 1.07 |",
+                "| other AWQ | FP8 | 4.71 |",
+            ],
+            [("m BF16 Avg Score", 1.07, 4.61)],
+        ),
+        (
+            ["| arm | score |", "|---|---:|", "| bf16 KV control | 96.44 |", "| fp8 KV, no scales | 74.45 |"],
+            [("score", 74.45, 96.44)],
+        ),
+        (["| Model | pp512 | tg128 |", "|---|---|---|", "| m BF16 | 5200 | 80.1 |", "| m Q4_K_M | 4100 | 70.3 |"], []),
+        (["| Benchmark | BF16 | FP8 |", "|---|---|---|", "| TFLOPS | 400 | 300 |", "| points | 1830 | 1400 |"], []),
+        (
+            ["| Model | GPUs | OCR points |", "|---|---|---|", "| m BF16 | 8 | 822 |", "| m AWQ | 4 | 610 |"],
+            [("OCR points", 610.0, 822.0)],
+        ),
     ],
 )
 def test_tables_of_many_hands(lines, scores):

@@ -1,0 +1,1 @@
+infradoc serve --max-model-len 32768

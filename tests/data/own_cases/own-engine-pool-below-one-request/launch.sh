@@ -1,0 +1,1 @@
+infradoc serve smollm2-135m --kv-pool-tokens 512
