@@ -19,6 +19,7 @@ import httpx
 
 from infradoc.config import Auth
 from infradoc.errors import InfradocError
+from infradoc.scheme import is_refusal, told, wrong_scheme
 from infradoc.sources.credentials import basic_auth, request_headers
 from infradoc.sources.plain_http import PlainHttp, PlainTrouble, chunks
 
@@ -85,6 +86,8 @@ class Fetcher:
             raise explain(error, url) from error
         except (httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise FetchError("url", f"{url} is not a usable address: {error}.", "Check the URL.") from error
+        if url.startswith("http:") and is_refusal(response.status_code, body):
+            raise FetchError("tls", *told(url))
         return _page(url, response.status_code, response.headers, body, started)
 
     def _get_plain(self, plain: PlainHttp, url: str, headers: dict[str, str], max_bytes: int) -> Page:
@@ -98,6 +101,8 @@ class Fetcher:
         except (PlainTrouble, FetchError):
             plain.close()  # what is left of the answer must not be taken for the next one
             raise
+        if is_refusal(response.status, body):
+            raise FetchError("tls", *told(url))
         return _page(url, response.status, response.headers, body, started)
 
     def _body(self, parts: Iterable[bytes], url: str, started: float, max_bytes: int) -> bytes:
@@ -184,7 +189,9 @@ def explain(error: httpx.HTTPError, url: str) -> FetchError:
             why = cause.verify_message or "it is not trusted"
             return FetchError("tls", f"The certificate of {place} is refused: {why}.", "Set ca_file for this target.")
         if isinstance(cause, ssl.SSLError):
-            hint = "Is it plain http? Does it ask for a client certificate (client_cert_file)?"
+            if (other := wrong_scheme(url)) is not None:
+                return FetchError("tls", *other)
+            hint = "Does it ask for a client certificate (client_cert_file)?"
             return FetchError("tls", f"TLS with {place} failed: {cause.reason or cause}.", hint)
         if isinstance(cause, socket.gaierror):
             return FetchError("dns", f"The host name in {url} is not known: {cause.strerror}.", "Check the spelling.")
@@ -192,13 +199,18 @@ def explain(error: httpx.HTTPError, url: str) -> FetchError:
             return FetchError("refused", f"{place} refuses the connection.", "Is the server running on that port?")
     if isinstance(error, httpx.ProxyError):
         return FetchError("proxy", f"The proxy to {place} failed: {error}.", "Check proxy and HTTPS_PROXY.")
+    # A server of plain http may wait for the end of a line that the handshake does not have.
+    silent = url.startswith("https:") and isinstance(error, httpx.ConnectTimeout)
+    cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError)
+    if (silent or cut) and (other := wrong_scheme(url)) is not None:
+        return FetchError("tls", *other)
     if isinstance(error, httpx.ConnectTimeout):
         return FetchError("timeout", f"{place} did not accept within {CONNECT_SECONDS:g} s.", "Is a firewall between?")
     if isinstance(error, httpx.TimeoutException):
         return _silent(url)
     if isinstance(error, httpx.UnsupportedProtocol):
         return FetchError("url", f"{url} is no http:// or https:// address.", "Give the server's URL.")
-    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError):
+    if cut:
         hint = "Did the server die, or does this port speak https or something else than HTTP?"
         return FetchError("cut", f"{url} broke off in the middle of its answer: {_reason(error, causes)}.", hint)
     return FetchError("connect", f"{place} cannot be reached: {_reason(error, causes)}.", "Check address and network.")

@@ -145,6 +145,19 @@ def test_a_prompt_cache_is_counted_in_the_unit_of_its_flag():
     assert advise.lower_kv_host_cache(advice("llamacpp")) is None
 
 
+def test_a_refused_host_cache_leaves_what_the_engine_keeps_free():
+    refused = {"host__what": "kv_host_cache", "host__free_bytes": 45 * GIB, "kv_host_cache": 40 * GIB}
+    assert advise.lower_kv_host_cache(advice("sglang", **refused)).to_value == "35 GiB"
+    assert advise.lower_kv_host_cache(advice("vllm", **refused)).to_value == "36 GiB"
+
+
+def test_an_object_store_is_not_multiplied_by_ranks():
+    action = advise.raise_shm_size(
+        advice(shm__available_bytes=9 * GIB, shm__want_bytes=10 * GIB, tensor_parallel_size=8)
+    )
+    assert action.to_value == "32 GiB"
+
+
 @given(size=st.integers(64 << 20, 64 * GIB), want=st.integers(0, 8 * GIB), ranks=st.integers(1, 16))
 def test_shared_memory_is_never_advised_below_what_was_there(size, want, ranks):
     action = advise.raise_shm_size(advice(shm__total_bytes=size, shm__want_bytes=want, tensor_parallel_size=ranks))

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infradoc_rules.advise import ADVISERS, Advice
+from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries import summarise
 
@@ -217,3 +219,17 @@ def test_all_places_taken_where_nothing_is_said_of_kv(running, waiting, kv, take
     if kv is not None:
         page["metrics.llm_kv_cache_usage_ratio"] = kv
     assert facts_of([], "llamacpp", max_num_seqs=4, **page)["serving.places_taken"] is taken
+
+
+@pytest.mark.parametrize(("origin", "context"), [("flag", 131072), ("log", 524288)])
+def test_more_slots_keep_the_length_of_each(origin, context):
+    facts = [
+        Fact("max_model_len", 32768, origin),  # of all slots as a flag, of one slot in a log
+        Fact("max_num_seqs", 4, "flag"),
+        Fact("batch.running", 4.0, "derived"),
+        Fact("serving.waiting_median", 37.0, "derived"),
+    ]
+    frame = MemoryFrame.build([], now=0.0, facts=facts, events=(), system="llamacpp")
+    action = ADVISERS["raise_seqs_for_queue"](Advice(frame, {}, "en"))
+    assert action.flag == f"--parallel 16 --ctx-size {context}"
+    assert action.why == "no more than 4 requests run at once"

@@ -56,11 +56,8 @@ def raise_seqs_for_queue(advice: Advice) -> Action | None:
         "raise_max_num_seqs",
         from_value=int(present),
         to_value=target,
-        flag=_slots_flag(advice, target),
-        why=advice.say(
-            "requests wait while memory is free for more of them" if usage else "requests run one after another",
-            "内存还能容纳更多请求，而它们在等待" if usage else "请求只能逐个运行",
-        ),
+        flag=_slots_flag(advice, int(present), target),
+        why=_why_more(advice, usage, int(present)),
         cost=advice.say(
             "each step takes longer: the gap between tokens of a running request is the loser",
             "每步耗时更长：受损的是运行中请求的 token 间隔",
@@ -68,12 +65,22 @@ def raise_seqs_for_queue(advice: Advice) -> Action | None:
     )
 
 
-def _slots_flag(advice: Advice, target: int) -> str | None:
+def _why_more(advice: Advice, usage: float | None, present: int) -> str:
+    if usage:
+        return advice.say("requests wait while memory is free for more of them", "内存还能容纳更多请求，而它们在等待")
+    if present <= 1:
+        return advice.say("requests run one after another", "请求只能逐个运行")
+    return advice.say(f"no more than {present} requests run at once", f"同时运行的请求不超过 {present} 个")
+
+
+def _slots_flag(advice: Advice, present: int, target: int) -> str | None:
     """llama.cpp divides its context across the slots: it has to grow with them, or each request gets less."""
-    per_slot = advice.number("max_model_len")
-    if advice.system != "llamacpp" or not per_slot:
+    length = advice.number("max_model_len")
+    if advice.system != "llamacpp" or not length:
         return None
-    return f"--parallel {target} --ctx-size {int(per_slot) * target}"
+    given = advice.frame.facts["max_model_len"].origin == "flag"  # --ctx-size is of all slots; logs tell that of one
+    per_slot = length / present if given else length
+    return f"--parallel {target} --ctx-size {round(per_slot * target)}"
 
 
 def enable_continuous_batching(advice: Advice) -> Action | None:

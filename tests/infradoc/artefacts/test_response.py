@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infradoc.artefacts.kinds.response import ResponseKind
@@ -216,6 +216,7 @@ def test_lines_of_a_log_are_not_claimed():
     assert ResponseKind().spans(lines) == []
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
