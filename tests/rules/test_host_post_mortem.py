@@ -146,8 +146,8 @@ def test_a_prompt_cache_is_counted_in_the_unit_of_its_flag():
 
 
 def test_a_refused_host_cache_leaves_what_the_engine_keeps_free():
-    refused = {"host__what": "kv_host_cache", "host__free_bytes": 45 * GIB, "kv_host_cache": 40 * GIB}
-    assert advise.lower_kv_host_cache(advice("sglang", **refused)).to_value == "35 GiB"
+    refused = {"host__what": "kv_host_cache", "host__free_bytes": 45 * GIB, "host__want_bytes": 40 * GIB}
+    assert advise.lower_kv_host_cache(advice("sglang", **refused)).to_value == "31 GiB"
     assert advise.lower_kv_host_cache(advice("vllm", **refused)).to_value == "36 GiB"
 
 

@@ -14,7 +14,7 @@ _SWAP_SHARE = 0.3  # of the host's memory; V0 warns from 0.4 on and refuses from
 _HEADROOM = 1.5  # times what was there when it was not enough
 _SHM_RANKS = 8 * _GIB  # several ranks: rings, NCCL buffers and image tensors
 _SHM_ALONE = 2 * _GIB  # one rank: loader and processor workers
-_SGLANG_RESERVE = 10.0 * _GIB  # host memory that its hierarchical cache leaves free: it refuses with less
+_SGLANG_RESERVE = 10.0 * _GIB  # host memory that its cache leaves free; old versions count it in what they call free
 
 
 def lower_swap_space(advice: Advice) -> Action | None:
@@ -63,8 +63,10 @@ def lower_kv_host_cache(advice: Advice) -> Action | None:
     unit = "MiB" if advice.system in ("llamacpp", "ollama") else "GiB"  # what the flag counts
     free = advice.number("host.free_bytes")
     ranks = advice.number("tensor_parallel_size") or 1
-    kept = _SGLANG_RESERVE if advice.system == "sglang" else 0.0
-    room = min(0.8 * free, free - kept) if free else 0.0
+    want = advice.number("host.want_bytes")
+    room = 0.8 * free if free else 0.0
+    if advice.system == "sglang" and free and want and want < free:
+        room = free / _GIB * 1e9 - _SGLANG_RESERVE  # its lines count in powers of ten
     target = f"{max(math.floor(room / _GIB), 1)} GiB" if refused and free else _half(present, unit)
     return advice.action(
         "lower_kv_host_cache",
