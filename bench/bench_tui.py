@@ -2,10 +2,13 @@
 
 usage: bench_tui.py [--samples 100000] [--frames 200] [--out bench/results/tui.json]
 
+Twice: with the samples asked for, and with so few that every column moves in each frame.
+
 A frame runs from the question for fresh data to the last row drawn: take the series out of the store, reduce them to
 columns, paint all eight panels (in a worker), hand them over and draw the whole screen (on the UI thread). Time moves
-on by a second from frame to frame, so each has new columns to work out. `ui` is the part for which keys have to wait; `cpu` is the processor time of the whole frame in
-all threads, which busy neighbours on the machine change least.
+on by a second from frame to frame, so each has new columns to work out. `ui` is the part for which keys
+have to wait; `cpu` is the processor time of the whole frame in all threads, which busy neighbours on the machine change
+least.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import numpy as np
 from infradoc.fleet.frozen import Frozen
 from infradoc.fleet.model import Mark, Watched
 from infradoc.tui.app import DoctorApp
+from infradoc.tui.collector import calm_collector
 from infradoc.tui.panels.context import HISTOGRAMS
 from infradoc.tui.panels.ledger import LETTERS
 from infradoc.tui.screens.target import TargetScreen
@@ -36,6 +40,7 @@ from infradoc_rules.model import Series
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_MS = 50.0
+MOVING = 120  # a column is a second then, so that each frame draws every row anew
 BOUNDS = [0.001 * 1.26**place for place in range(40)]
 GAUGES = ("llm_requests_waiting", "llm_requests_running", "llm_kv_cache_usage_ratio", "target_up")
 COUNTERS = (
@@ -117,7 +122,7 @@ class Synthetic:
 
     def marks(self) -> tuple[Mark, ...]:
         """A hundred findings over the whole time."""
-        return tuple(Mark(float(t), "finding", "x", "x", "warning") for t in self._times[:: self._count // 100])
+        return tuple(Mark(float(t), "finding", "x", "x", "warning") for t in self._times[:: max(1, self._count // 100)])
 
     def engine(self) -> None:
         """A target without an admin API."""
@@ -168,6 +173,18 @@ def summary(values: list[float]) -> dict[str, float]:
     return {"p50_ms": round(cuts[9], 2), "p95_ms": round(cuts[18], 2), "max_ms": round(max(values), 2)}
 
 
+def sized(samples: int, count: int) -> dict[str, dict[str, Any]]:
+    """All figures of one number of samples, by size of the terminal."""
+    made: dict[str, dict[str, Any]] = {}
+    for size in ((80, 24), (120, 40), (200, 60)):
+        view = Synthetic(samples, count + 1)
+        with calm_collector():  # as `infradoc tui` does
+            whole, ui, cpu, first = asyncio.run(frames(view, count, size))
+        parts = {"frame": summary(whole), "ui": summary(ui), "cpu": summary(cpu)}
+        made[f"{size[0]}x{size[1]}"] = {**parts, "first_frame_ms": round(first, 1)}
+    return made
+
+
 def main() -> int:
     """Measure, write, and fail above the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,25 +192,20 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=200)
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results/tui.json")
     args = parser.parse_args()
-    sizes = {}
-    for size in ((80, 24), (120, 40), (200, 60)):
-        view = Synthetic(args.samples, args.frames + 1)
-        whole, ui, cpu, first = asyncio.run(frames(view, args.frames, size))
-        parts = {"frame": summary(whole), "ui": summary(ui), "cpu": summary(cpu)}
-        sizes[f"{size[0]}x{size[1]}"] = {**parts, "first_frame_ms": round(first, 1)}
+    cases = {str(args.samples): args.samples, f"{MOVING}, every column moves": MOVING}
+    sizes = {name: sized(count, args.frames) for name, count in cases.items()}
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "textual": version("textual"),
-        "samples_per_series": args.samples,
-        "series": view.series_count,
+        "series": Synthetic(2, 100).series_count,
         "frames": args.frames,
         "limit_p95_ms": LIMIT_MS,
-        "sizes": sizes,
+        "samples_per_series": sizes,
     }
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
-    worst = max(float(one["frame"]["p95_ms"]) for one in sizes.values())
+    worst = max(one["frame"]["p95_ms"] for one in sizes[str(args.samples)].values())
     return 0 if worst <= LIMIT_MS else 1
 
 

@@ -30,6 +30,10 @@ replay   queues again what was given up (or one message by its id), and switches
 silence  add MATCHER... --for 2h | list | expire ID     MATCHER: target=prod, finding=~kv-.*, severity!=critical
 
 Sinks are [alerts.sinks.NAME] tables of infradoc.toml.
+
+examples:
+  infradoc alerts test
+  infradoc alerts silence add target=prod --for 2h --comment maintenance
 """
 KEEPS_OPEN = ("pagerduty", "alertmanager")  # there a test would stay open until somebody closes it
 

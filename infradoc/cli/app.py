@@ -33,9 +33,14 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "look",
         (
-            Command("diagnose", "diagnose", "TARGET...", "Find the cause, its evidence and the one change that helps."),
+            Command("diagnose", "diagnose", "TARGET...", "Find the cause, its evidence and the change that helps."),
             Command("tui", "tui", "TARGET...", "Watch targets on the terminal; open a finding, apply its fix."),
-            Command("watch", "watch", "[TARGET...]", "Watch servers for good: alerts, a history, metrics of its own."),
+            Command(
+                "watch",
+                "watch",
+                "[TARGET...]",
+                "Watch servers for good: findings fire and resolve, alerts go out, a history is kept.",
+            ),
             Command(
                 "record", "record", "TARGET... -o FILE", "Keep what a server shows, to diagnose it later or elsewhere."
             ),
@@ -46,30 +51,28 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "act",
         (
+            Command("fix", "fix", "TARGET", "Plan the change for a finding; --apply makes it and judges it."),
+            Command("undo", "undo", "TARGET", "Take the last change of `fix` back."),
             Command(
-                "fix", "fix", "TARGET", "Plan the change for a finding; with --apply make it, verify it, or undo it."
+                "alerts", "alerts", "test|list|...", "Test the sinks, see what is open and unsent, send again, silence."
             ),
-            Command("undo", "undo", "TARGET", "Take the last change back."),
         ),
     ),
     (
         "run",
         (
             Command("serve", "serve", "[MODEL]", "Start the bundled engine with an OpenAI-compatible server."),
-            Command("model", "model", "get NAME", "Fetch a model for the bundled engine."),
-            Command(
-                "bench", "bench", "URL", "Send real traffic of several request classes and measure it at the client."
-            ),
-            Command("demo", "demo", "", "A real engine, real faults in turn: found, fixed live, verified."),
+            Command("model", "model", "get NAME", "Fetch the model of the bundled engine (98 MB)."),
+            Command("bench", "bench", "URL", "Send real traffic and measure it at the client."),
+            Command("demo", "demo", "", "Watch four real faults being found, fixed live and verified."),
         ),
     ),
     (
         "learn",
         (
             Command("rules", "rules", "list|lint|test", "Show, check and test the catalog of rules."),
-            Command("playbook", "playbook", "ID", "Read the runbook of a finding, in English or Chinese."),
             Command(
-                "alerts", "alerts", "test|list|...", "Test the sinks, see what is open and unsent, send again, silence."
+                "playbook", "playbook", "ID", "Read what a finding means and what to do, or how a mechanism works."
             ),
         ),
     ),
@@ -86,14 +89,15 @@ def help_text() -> str:
     lines = [
         "infradoc: the doctor for LLM serving. Finds the cause, shows the evidence, makes the one change that helps.",
         "",
-        "usage: infradoc COMMAND [ARGUMENTS]     infradoc COMMAND --help",
+        "usage: infradoc COMMAND [ARGUMENTS]     infradoc COMMAND --help     start with: infradoc diagnose URL",
     ]
     for title, group in GROUPS:
         lines += ["", f"{title}:"]
         lines += [f"  {f'{command.name} {command.takes}'.rstrip():<28}{command.summary}" for command in group]
     lines += [
         "",
-        "TARGET: a name of infradoc.toml, the URL of a server or of its /metrics, or a recording (folder or .tar.gz).",
+        "TARGET: a name of infradoc.toml, the URL of a server or of its /metrics, a recording (folder or .tar.gz);",
+        "diagnose also takes logs, launch commands and other files of an incident, or - for pasted text.",
         "Exit codes of diagnose: 0 healthy, 10 warning, 20 critical, 30 cannot tell, 2 usage, 1 internal error.",
     ]
     return "\n".join(lines) + "\n"
@@ -128,7 +132,7 @@ def dispatch(argv: list[str]) -> int:
 
 def internal_error(error: Exception) -> str:
     """One sentence for a fault of infradoc itself."""
-    what = " ".join(str(error).split())[:300] or "no detail"
+    what = " ".join(str(error).split())[:300].rstrip(".") or "no detail"
     return f"Internal error: {type(error).__name__}: {what}. Set INFRADOC_DEBUG=1 for the traceback and report it."
 
 

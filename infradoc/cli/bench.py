@@ -24,7 +24,7 @@ from infradoc.load.summary import summarise, table
 from infradoc.plurals import counted
 from infradoc.sources.credentials import request_headers
 
-SUMMARY = "Send real traffic of several request classes and measure it at the client."
+SUMMARY = "Send real traffic and measure it at the client."
 DEFAULT_CLASS = "chat:closed=4,kind=chat,prompt_tokens=64,max_tokens=64"
 EPILOG = f"""\
 A class is NAME:key=value,... with the keys
@@ -39,6 +39,11 @@ A class is NAME:key=value,... with the keys
   ignore_eos=true   stream=false  temperature=0.7
 Without --class: {DEFAULT_CLASS}
 Percentiles carry their number of samples; P99 is shown from 100 samples on, P90 from 10.
+
+examples:
+  infradoc bench http://localhost:8000 --duration 1m
+  infradoc bench http://localhost:8000 --class chat:closed=8,kind=chat,prompt_tokens=64,max_tokens=64 \\
+    --class docs:open=0.5,kind=completion,prompt_tokens=1000-2000,max_tokens=16 --json result.json
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -24,7 +25,7 @@ from infradoc.errors import InfradocError
 from infradoc.model import VerdictName
 from infradoc.remediation.table import outcome_json, plan_json
 
-SUMMARY = "A real engine, real faults in turn: found, fixed live, verified."
+SUMMARY = "Watch four real faults being found, fixed live and verified."
 EXIT_OF: dict[VerdictName, int] = {"fixed": 0, "not_fixed": 10, "worse": 20, "inconclusive": 30}
 WORST: tuple[VerdictName, ...] = ("worse", "inconclusive", "not_fixed", "fixed")
 EPILOG = """\
@@ -32,12 +33,19 @@ Out of memory, fragmentation (blocks too large, then blocks that leak), tokeniza
 thrashing. The last line is the verdict over all faults. Exit codes: 0 all fixed, 10 not fixed, 20 worse, 30
 inconclusive or not found. With --no-fix (the control) nothing is changed: then 0 means that every fault was found and
 judged not_fixed, which is what must happen, and the last line is `verdict: not_fixed`; any other verdict gives 1.
+
+examples:
+  infradoc demo                    all four, under 6 minutes
+  infradoc demo --only oom         one of them
+  infradoc demo --no-fix           the control
 """
 
 
 def parser() -> Parser:
     """The command's flags."""
-    made = Parser(prog="infradoc demo", description=SUMMARY, epilog=EPILOG)
+    made = Parser(
+        prog="infradoc demo", description=SUMMARY, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("--only", choices=tuple(SCENES), metavar="NAME", help=f"one of {', '.join(SCENES)}")
     made.add_argument("--no-fix", action="store_true", help="control: find, plan and judge, but change nothing")
     made.add_argument("--model", default=MODEL, help=f"model to serve (default {MODEL})")

@@ -12,22 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser, moment, window
+from infradoc.cli.next_steps import after_diagnosis
 from infradoc.config import Config, load_config
 from infradoc.errors import InfradocError, visible
-from infradoc.report.model import SCHEMA_MANY, Report, exit_code
+from infradoc.report.model import EXIT_CODES, SCHEMA_MANY, Report, exit_code
 from infradoc.report.words import LANGUAGES
 from infradoc_rules.catalog import Catalog
 
 if TYPE_CHECKING:
     from infradoc.report.plots import Plot
 
-SUMMARY = "Find the cause, its evidence and the one change that helps."
+SUMMARY = "Find the cause, its evidence and the change that helps."
 HELP = """\
 TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, a recording (folder or .tar.gz), or what
 you have when something broke: a folder, file or archive of logs, launch commands, nvidia-smi output, metrics pages;
 `-` reads a paste from standard input.
 Exit codes: 0 healthy, 10 warning, 20 critical, 30 cannot tell, 2 usage, 1 internal error; the worst of several.
+
+examples:
+  infradoc diagnose http://localhost:8000
+  infradoc diagnose incident/ --lang zh
+  kubectl logs vllm-0 --previous | infradoc diagnose -
 """
+EXIT_USAGE = 2
 FORMATS = ("rich", "json", "markdown", "html")
 
 
@@ -61,9 +68,33 @@ def run(argv: list[str]) -> int:
     config = load_config(args.config)
     catalog = load_rules()
     plan = [_Job(spec, config) for spec in args.targets]
-    reports = [job.report(args, catalog) for job in plan]
-    write(reports, args.format, args.lang, [job.plots for job in plan], args.unredacted)
-    return exit_code(reports)
+    done = [(job, report) for job in plan if (report := _report(job, args, catalog, alone=len(plan) == 1)) is not None]
+    reports = [report for _, report in done]
+    if not reports:
+        return EXIT_USAGE
+    write(reports, args.format, args.lang, [job.plots for job, _ in done], args.unredacted, many=len(plan) > 1)
+    if args.format == "rich":
+        _say_next([after_diagnosis(job.spec, report, job.live, args.lang) for job, report in done])
+    code = exit_code(reports)
+    return code if len(done) == len(plan) or code == EXIT_CODES["unhealthy"] else EXIT_CODES["unknown"]
+
+
+def _say_next(steps: Sequence[str | None]) -> None:
+    """What to type next, after all reports."""
+    lines = [step for step in steps if step]
+    if lines:
+        print("\n".join(["", *lines]))
+
+
+def _report(job: _Job, args: argparse.Namespace, catalog: Catalog, alone: bool) -> Report | None:
+    """A target's report. Of several targets one that cannot be read is named on stderr, and the others go on: None."""
+    try:
+        return job.report(args, catalog)
+    except InfradocError as error:
+        if alone:
+            raise
+        print(f"infradoc: {visible(str(error))}", file=sys.stderr)
+        return None
 
 
 class _Job:
@@ -89,6 +120,11 @@ class _Job:
             from infradoc.monitor.attach import target_config
 
             target_config(spec, config)
+
+    @property
+    def live(self) -> bool:
+        """Whether it is a server that answers now."""
+        return not (self._artefacts or self._recorded)
 
     def report(self, args: argparse.Namespace, catalog: Catalog) -> Report:
         if self._artefacts:
@@ -142,8 +178,12 @@ def _holds_artefacts(spec: str, config: Config) -> bool:
         return False
     from infradoc.sources.archive import holds_recording
 
-    path = Path(spec).expanduser()
-    return path.exists() and not holds_recording(path)
+    try:
+        path = Path(spec).expanduser()
+        return path.exists() and not holds_recording(path)
+    except (OSError, ValueError, RuntimeError) as error:  # too long a name, a null byte, the home of nobody
+        why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+        raise InfradocError(f"{spec[:80]!r} is no usable path: {why}.", "Check it.") from error
 
 
 class _Progress:
@@ -168,9 +208,16 @@ class _Progress:
 
 
 def write(
-    reports: list[Report], style: str, lang: str, plots: Sequence[Sequence[Plot]] = (), unredacted: bool = False
+    reports: list[Report],
+    style: str,
+    lang: str,
+    plots: Sequence[Sequence[Plot]] = (),
+    unredacted: bool = False,
+    many: bool = False,
 ) -> None:
-    """Print the reports on stdout. Those for people show control characters instead of sending them to the terminal."""
+    """Print the reports on stdout; many: of several targets, so that data keep their form when one report is left.
+
+    Those for people show control characters instead of sending them to the terminal."""
     if style != "json":
         reports = [_visible(report) for report in reports]
     if style in ("markdown", "html") and not unredacted:
@@ -178,8 +225,8 @@ def write(
 
         reports = [redacted(report) for report in reports]
     if style == "json":
-        data: Any = reports[0] if len(reports) == 1 else {"schema": SCHEMA_MANY, "reports": reports}
-        json.dump(data, sys.stdout, ensure_ascii=False, indent=1)
+        data: Any = reports[0] if len(reports) == 1 and not many else {"schema": SCHEMA_MANY, "reports": reports}
+        json.dump(data, sys.stdout, ensure_ascii=not _unicode(), indent=1)
         print()
     elif style == "markdown":
         from infradoc.report.markdown import to_markdown
@@ -188,7 +235,8 @@ def write(
     elif style == "html":
         from infradoc.report.html.page import to_html
 
-        print(to_html(reports, plots, lang, redacted=not unredacted), end="")
+        page = to_html(reports, plots, lang, redacted=not unredacted)
+        print(page if _unicode() else page.encode("ascii", "xmlcharrefreplace").decode(), end="")
     else:
         from infradoc.report.text import make_console, print_report
 
@@ -197,6 +245,11 @@ def write(
             if place:
                 console.print()
             print_report(report, lang, console)
+
+
+def _unicode() -> bool:
+    """Whether stdout takes any character; data and pages have ways to say them without."""
+    return (getattr(sys.stdout, "encoding", None) or "utf").lower().startswith("utf")
 
 
 def _visible(value: Any) -> Any:

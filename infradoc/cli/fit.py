@@ -27,6 +27,10 @@ HELP = """\
 MODEL: a well-known name in any spelling ("llama 3.1 8b", Qwen/Qwen2.5-32B-Instruct-AWQ), a config.json of Hugging
 Face, or the folder that holds it. Nothing is downloaded. Defaults are those of vLLM's newest version, or of the one
 that --engine-version names. Exit codes: 0 fits, 20 does not, 2 usage.
+
+examples:
+  infradoc fit llama-3.1-8b --gpu L4
+  infradoc fit llama-3.1-70b --gpu H100 --tp 4 --max-model-len 32K
 """
 _STORED = ("none", *QUANTIZATIONS, *KERNELS, *sorted(BY_CHECKPOINT))
 _UNITS = {"": 1, "k": 1000, "K": 1024}
@@ -163,6 +167,8 @@ def _print(model: Model, setting: Setting, made: Account, others: list[Nearest],
         console.print(_nearest(one, words))
     starts, nine, worst = HELD_OUT
     console.print(words["held_out"].format(starts=starts, nine=nine, worst=worst))
+    if not made.problem:
+        console.print(words["next"])
 
 
 def _head(model: Model, setting: Setting, made: Account, words: Mapping[str, str]) -> str:

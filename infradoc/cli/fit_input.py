@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from infradoc_rules.sizing.gpus import Gpu, gpu_named, known_gpus
 from infradoc_rules.sizing.known import known_model, nearest_names
 from infradoc_rules.sizing.model import Model, SizingError
 
+_SEVERAL = re.compile(r"\s*([2-9]|[1-9]\d{1,3})\s*[x×*]\s*\D")  # "4x H100"; not "4090"
 _LARGEST = 4 << 20  # bytes: real ones have a few thousand
 
 
 def read_model(text: str) -> Model:
     """The model of an existing folder or file, else the well-known one of that name. Raises InfradocError."""
-    path = Path(text).expanduser()
     try:
+        path = Path(text).expanduser()
         if path.exists():
             return _from_file(path / "config.json" if path.is_dir() else path)
-    except (OSError, ValueError) as error:  # a name of impossible length or with a null byte
-        raise InfradocError(f"{text[:80]!r} cannot be read: {error}.", "Give a name or a config.json.") from error
+    except (OSError, ValueError, RuntimeError) as error:  # a name of impossible length or with a null byte
+        why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+        raise InfradocError(f"{text[:80]!r} cannot be read: {why}.", "Give a name or a config.json.") from error
     known = known_model(text)
     if known is not None:
         return known
@@ -33,6 +36,11 @@ def read_model(text: str) -> Model:
 
 def read_gpu(text: str) -> Gpu:
     """The device of a name. Raises InfradocError with the names that there are."""
+    several = _SEVERAL.match(text)
+    if several is not None:
+        raise InfradocError(
+            f"{text[:80]!r} names {several[1]} GPUs; --gpu takes the name of one.", f"Add --tp {several[1]} instead."
+        )
     gpu = gpu_named(text)
     if gpu is None:
         names = ", ".join(one.name for one in known_gpus())

@@ -36,6 +36,7 @@ EN: Mapping[str, str] = {
     "row": "  {change}: {requests:.1f} requests of {tokens} tokens at once",
     "checkpoint": "a 4-bit checkpoint (AWQ or GPTQ)",
     "none": "No single change of these settings fits: take a smaller model, a larger GPU or more of them.",
+    "next": "Next: start it, then: infradoc diagnose http://localhost:8000",
 }
 ZH: Mapping[str, str] = {
     "head": "{model}，{gpus} x {gpu}，{dtype}，每个请求 {tokens} 个 token",
@@ -69,5 +70,6 @@ ZH: Mapping[str, str] = {
     "row": "  {change}：可同时容纳 {requests:.1f} 个 {tokens} token 的请求",
     "checkpoint": "4 位检查点（AWQ 或 GPTQ）",
     "none": "只改这些设置都放不下：请换更小的模型、更大的 GPU，或增加 GPU 数量。",
+    "next": "下一步：启动服务，然后运行 infradoc diagnose http://localhost:8000",
 }
 WORDS: Mapping[str, Mapping[str, str]] = {"en": EN, "zh": ZH}

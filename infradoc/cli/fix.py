@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from argparse import Namespace
@@ -29,7 +30,7 @@ from infradoc.remediation.table import (
 from infradoc.remediation.words import say
 from infradoc_rules.model import Finding
 
-SUMMARY = "Plan the change for a finding; with --apply make it, verify it, or undo it."
+SUMMARY = "Plan the change for a finding; --apply makes it and judges it."
 EXIT_CANNOT_TELL = 30
 EXIT_CANNOT_APPLY = 2
 EXIT_OF: dict[VerdictName, int] = {"fixed": 0, "not_fixed": 10, "worse": 20, "inconclusive": EXIT_CANNOT_TELL}
@@ -37,12 +38,19 @@ EPILOG = """\
 Without --apply nothing is changed. A change is made only on a bundled engine, through its admin API, and is taken
 back when it does not help, unless --keep. Exit codes: 0 fixed, or the plan is shown, or there is nothing to fix;
 10 not fixed; 20 worse; 30 inconclusive, or the target cannot be judged; 2 wrong usage, or the change needs a restart.
+
+examples:
+  infradoc fix http://localhost:8000                   the plan; nothing is changed
+  infradoc fix http://localhost:8000 --apply           asks, makes the first change, judges it
+  infradoc fix prod --finding kv-thrashing-preemption --apply --yes
 """
 
 
 def parser() -> Parser:
     """The command's flags."""
-    made = Parser(prog="infradoc fix", description=SUMMARY, epilog=EPILOG)
+    made = Parser(
+        prog="infradoc fix", description=SUMMARY, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("target", metavar="TARGET", help="name from infradoc.toml or URL of a server")
     made.add_argument("--finding", metavar="ID", help="fix this finding only")
     made.add_argument("--apply", action="store_true", help="make the first change of the plan and verify it")

@@ -26,6 +26,10 @@ FILE: JSON lines with prompt_tokens and completion_tokens (usage objects too), a
 a recording; gzip is fine. URL: a server that shows length histograms (vLLM, SGLang, TGI, the bundled engine, which
 tells its last 128 requests one by one), or a name from infradoc.toml. A P99 needs 100 requests; with fewer the command
 proposes nothing and exits with 30.
+
+examples:
+  infradoc lengths http://localhost:8000
+  infradoc lengths requests.jsonl --max-model-len 32768
 """
 
 

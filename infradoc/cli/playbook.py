@@ -9,8 +9,14 @@ import infradoc_playbooks
 from infradoc.cli.args import Parser
 from infradoc.errors import InfradocError
 
-SUMMARY = "Read the runbook of a finding, or how a mechanism works, in English or Chinese."
-HELP = "Without ID: what there is to read."
+SUMMARY = "Read what a finding means and what to do, or how a mechanism works."
+HELP = """\
+Without ID: what there is to read.
+
+examples:
+  infradoc playbook
+  infradoc playbook kv-thrashing-preemption --lang zh
+"""
 _WORDS = {
     "en": ("Findings", "Mechanisms", "How it works: {pages}"),
     "zh": ("诊断", "机制", "原理：{pages}"),
@@ -19,10 +25,15 @@ _WORDS = {
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
-    made = Parser(prog="infradoc playbook", description=SUMMARY, epilog=HELP)
+    made = Parser(
+        prog="infradoc playbook",
+        description=SUMMARY,
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     about = "a finding id, such as kv-thrashing-preemption, or a mechanism"
     made.add_argument("id", nargs="?", metavar="ID", help=about)
-    made.add_argument("--lang", choices=("en", "zh"), default="en")
+    made.add_argument("--lang", choices=("en", "zh"), default="en", help="language (default en)")
     return made
 
 

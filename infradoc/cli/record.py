@@ -27,6 +27,10 @@ HELP = """\
 Writes a folder, or an archive when FILE ends in .tar.gz: pages of /metrics, host figures, client and log lines, the
 launch command; keys and passwords in log and command are taken out. Several targets: one recording each, named
 FILE-TARGET. Ends after --for, or at Ctrl-C.
+
+examples:
+  infradoc record http://localhost:8000 -o incident.tar.gz --for 2m
+  infradoc record prod spare -o friday.tar.gz        writes friday-prod.tar.gz and friday-spare.tar.gz
 """
 
 
@@ -38,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("targets", nargs="+", metavar="TARGET", help="a name from infradoc.toml, or a URL")
     made.add_argument("-o", "--out", required=True, type=Path, metavar="FILE", help="folder or .tar.gz to write")
     made.add_argument("--for", dest="seconds", type=window, metavar="2m", help="how long (default: until Ctrl-C)")
-    made.add_argument("--every", type=duration, default=1.0, metavar="1s", help="sampling period")
+    made.add_argument("--every", type=duration, default=1.0, metavar="1s", help="sampling period (default 1s)")
     made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
     return made
 

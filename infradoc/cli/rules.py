@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infradoc.catalog import check_catalog, load_rules
 from infradoc.cli.args import Parser
+from infradoc.cli.output import check_writable
 from infradoc.errors import InfradocError
 from infradoc.plurals import counted
 from infradoc_rules.cases import CasesError, run_cases
@@ -20,7 +21,15 @@ HELP = """\
 lint and test leave with 1 when something is wrong. PATH is a folder of rules; the packaged ones by default.
 test --cases DIR diagnoses labelled incidents instead: a folder each, with its artefacts and a label.yaml (expect,
 also_ok, forbid, fix); a line for each case that falls short, then the shares. --write FILE keeps them as a table.
+
+examples:
+  infradoc rules list --lang zh
+  infradoc rules test ./my-rules
+  infradoc rules test --cases ./incidents --write accuracy.md
 """
+
+
+_HEADER = {"en": ("RULE", "SEVERITY", "LOOKS AT", "TITLE"), "zh": ("规则", "级别", "依据", "标题")}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(
         prog="infradoc rules", description=SUMMARY, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("what", choices=("list", "lint", "test"))
-    made.add_argument("path", nargs="?", type=Path, metavar="PATH")
+    made.add_argument("what", choices=("list", "lint", "test"), help="show, check, or run on their cases")
+    made.add_argument("path", nargs="?", type=Path, metavar="PATH", help="folder of rules")
     made.add_argument(
         "--cases", type=Path, action="append", metavar="DIR", help="test: labelled incidents instead; repeatable"
     )
@@ -45,6 +54,8 @@ def run(argv: list[str]) -> int:
         raise InfradocError(
             f"There is no folder {args.path}.", "Give a folder of rules, or none for the packaged ones."
         )
+    if args.path is not None and args.what != "lint" and not rule_files(args.path):
+        raise InfradocError(f"{args.path} holds no rule files.", "Give a folder of rules: a file <id>.yaml each.")
     if args.cases is not None or args.write is not None:
         return test_cases(args)
     if args.what == "list":
@@ -67,6 +78,8 @@ def test_cases(args: argparse.Namespace) -> int:
     for folder in args.cases:
         if not folder.is_dir():
             raise InfradocError(f"There is no folder {folder}.", "Give a folder of labelled cases.")
+    if args.write is not None:
+        check_writable(args.write, "--write")
     seen_first = read_first_runs(args.cases)
     catalog = load_rules(args.path)
     rows = [row for folder in args.cases for row in score.score(folder, catalog)]
@@ -91,6 +104,9 @@ def list_rules(folder: Path | None, lang: str) -> int:
     """One line per rule: id, severity, how it looks, title."""
     rules = load_rules(folder).rules
     width = max((len(rule.id) for rule in rules), default=0) + 2
+    if rules:
+        id_, severity, looks, title = _HEADER[lang]
+        print(f"{id_:<{width}}{severity:<10}{looks:<18}{title}")
     for rule in rules:
         print(f"{rule.id:<{width}}{rule.severity:<10}{ways(rule):<18}{rule.title.get(lang)}")
     return 0
@@ -106,8 +122,14 @@ def lint(folder: Path | None) -> list[str]:
     problems = lint_rules(folder)
     if folder is None and not problems:
         problems = check_catalog(load_rules())
-    print(f"infradoc rules lint: {counted(len(rule_files(folder or default_dir())), 'rule')}", file=sys.stderr)
+    _conclude("lint", counted(len(rule_files(folder or default_dir())), "rule"), problems, "all sound")
     return problems
+
+
+def _conclude(what: str, counts: str, problems: list[str], good: str) -> None:
+    """What was looked at and how it went; beside the problems themselves, which go to stdout."""
+    result = counted(len(problems), "problem") if problems else good
+    print(f"infradoc rules {what}: {counts}, {result}", file=sys.stderr)
 
 
 def test(folder: Path | None) -> list[str]:
@@ -126,5 +148,6 @@ def test(folder: Path | None) -> list[str]:
             continue
         count += len(results)
         problems += [f"{cases}: {result.problem}." for result in results if result.problem]
-    print(f"infradoc rules test: {counted(count, 'case')}", file=sys.stderr)
+    files = counted(len(rule_files(folder or default_dir())), "rule")
+    _conclude("test", f"{counted(count, 'case')} of {files}", problems, "all as expected")
     return problems

@@ -21,6 +21,10 @@ HELP = """\
 TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, or a recording (folder or .tar.gz); none:
 all targets of infradoc.toml. Press ? for the keys. A change is made only after a typed word, with the permissions
 that `infradoc fix` has.
+
+examples:
+  infradoc tui http://localhost:8000
+  infradoc tui incident.tar.gz --lang zh
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from typing import get_args
@@ -22,13 +23,24 @@ from infradoc.remediation.words import noted, say
 from infradoc.sources.admin import token_for
 from infradoc_rules.actions import means
 
-SUMMARY = "Take the last change back."
+SUMMARY = "Take the last change of `fix` back."
+EPILOG = """\
+examples:
+  infradoc undo --list
+  infradoc undo http://localhost:8000
+  infradoc undo --change 3f9a0c1b22d4 --yes
+"""
 VERDICTS = get_args(VerdictName)
 
 
 def parser() -> Parser:
     """The command's flags."""
-    made = Parser(prog="infradoc undo", description="Take the last change back that `infradoc fix` made.")
+    made = Parser(
+        prog="infradoc undo",
+        description=SUMMARY,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     made.add_argument(
         "target", nargs="?", metavar="TARGET", help="name from infradoc.toml or URL (default: the last changed)"
     )

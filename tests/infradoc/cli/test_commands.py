@@ -14,20 +14,25 @@ from infradoc_rules.catalog import load_catalog
 def test_rules_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.dispatch(["rules", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [rule.id for rule in load_catalog().rules]
+    assert lines[0].split() == ["RULE", "SEVERITY", "LOOKS", "AT", "TITLE"]
+    assert [line.split()[0] for line in lines[1:]] == [rule.id for rule in load_catalog().rules]
     assert app.dispatch(["rules", "list", "--lang", "zh"]) == 0
     assert any("\u4e00" <= char <= "\u9fff" for char in capsys.readouterr().out)
 
 
 def test_rules_lint_and_test_pass_on_the_packaged_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = len(load_catalog().rules)
     assert app.dispatch(["rules", "lint"]) == 0, capsys.readouterr().out
+    assert f"{rules} rules, all sound" in capsys.readouterr().err
     assert app.dispatch(["rules", "test"]) == 0, capsys.readouterr().out
+    assert f" cases of {rules} rules, all as expected" in capsys.readouterr().err
 
 
 def test_rules_lint_and_test_tell_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.yaml").write_text("schema: 1\nid: x\nseverty: warning\n")
     assert app.dispatch(["rules", "lint", str(tmp_path)]) == 1
-    assert "severty" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "severty" in told.out and "1 rule, 6 problems" in told.err
     assert app.dispatch(["rules", "test", str(tmp_path)]) == 2
     assert "x.yaml, line 1" in capsys.readouterr().err
     assert app.dispatch(["rules", "lint", str(tmp_path / "no")]) == 2

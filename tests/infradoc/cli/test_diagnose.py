@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import html
+import io
 import json
 import tarfile
 from importlib import resources
@@ -238,3 +240,44 @@ def test_a_recording_does_not_steer_the_terminal(
     app.dispatch(["diagnose", str(path), "--format", style])
     shown = capsys.readouterr().out
     assert "title" in shown and "\x1b" not in shown and "\x07" not in shown
+
+
+SERVING = """\
+(APIServer pid=9) INFO 11-29 20:34:00 [api_server.py:1] vLLM API server version 0.11.0
+INFO:     Application startup complete.
+INFO:     10.0.0.1:55 - "POST /v1/completions HTTP/1.1" 200 OK
+"""
+
+
+def test_a_target_that_cannot_be_read_costs_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_text(SERVING)
+    (tmp_path / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
+    code = app.dispatch(["diagnose", str(tmp_path / "a.log"), str(tmp_path / "b.png"), "--json"])
+    seen = capsys.readouterr()
+    assert code == 30 and "b.png is an image" in seen.err
+    assert [one["target"]["name"] for one in json.loads(seen.out)["reports"]] == ["a.log"]
+    assert app.dispatch(["diagnose", str(tmp_path / "b.png"), str(tmp_path / "b.png")]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("style", ["json", "html"])
+def test_data_and_pages_lose_no_character(
+    style: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.log").write_text(SERVING)
+    told = []
+    for encoding in ("utf-8", "ascii"):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr("sys.stdout", stream)
+        app.dispatch(["diagnose", str(tmp_path), "--lang", "zh", "--format", style])
+        stream.flush()
+        text = stream.buffer.getvalue().decode("utf-8")  # type: ignore[attr-defined]
+        told.append(json.loads(text) if style == "json" else html.unescape(text))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-that-name/x", "y" * 5_000])
+def test_names_that_are_no_paths(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.dispatch(["diagnose", name]) == 2
+    err = capsys.readouterr().err
+    assert "is no usable path" in err and len(err) < 300

@@ -182,3 +182,18 @@ def test_a_damaged_config_is_one_sentence(content, told, tmp_path, capsys):
 def test_a_folder_without_a_config(tmp_path, capsys):
     assert dispatch(["fit", str(tmp_path), "--gpu", "H100"]) == 2
     assert "There is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Qwen2.5-7B-Instruct", "--gpu", "4x H100"], "Add --tp 4"),
+        (["Qwen2.5-7B-Instruct", "--gpu", "8 * A100 80GB"], "Add --tp 8"),
+        (["~nobody-of-that-name/config.json", "--gpu", "H100"], "cannot be read"),
+        (["/" + "y" * 5_000, "--gpu", "H100"], "cannot be read: File name too long"),
+    ],
+)
+def test_what_is_meant_otherwise_is_refused(words, said, capsys):
+    assert dispatch(["fit", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err and len(err) < 400 and ".." not in err

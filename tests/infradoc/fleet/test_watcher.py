@@ -76,9 +76,10 @@ def test_a_server_that_hangs_holds_up_nobody(
 ) -> None:
     entered, release = threading.Event(), threading.Event()
 
-    def hang(_request: Any) -> None:
+    def hang(request: Any) -> None:
         entered.set()
         release.wait(20)
+        request.close_connection = True
 
     server.routes["/metrics"] = hang
     watcher = watching(configured(t={"url": server.url}))

@@ -1,0 +1,248 @@
+"""One target: its findings, and up to eight panels over time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import ItemGrid, VerticalScroll
+from textual.strip import Strip
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from infradoc.errors import InfradocError
+from infradoc.fleet.engine_view import EngineView
+from infradoc.fleet.frozen import Frozen, freeze
+from infradoc.fleet.model import Mark, View, Watched
+from infradoc.tui import paint
+from infradoc.tui.downsample import ColumnCache
+from infradoc.tui.messages import EngineAnswered
+from infradoc.tui.panels import BY_KEY, PANELS
+from infradoc.tui.panels.context import NAMES, Context, EngineTold
+from infradoc.tui.screens.base import DoctorScreen, Job
+from infradoc.tui.screens.finding import FindingScreen
+from infradoc.tui.table import Row, status_text
+from infradoc.tui.threads import post, spawn
+from infradoc.tui.widgets.bars import TopBar
+from infradoc.tui.widgets.panel import Panel
+
+_ENGINE_SECONDS = 2.0
+_NARROWEST, _LOWEST, _AROUND = 56, 9, 6  # cells: a panel's least width and height, bars and findings around
+
+
+@dataclass(frozen=True, slots=True)
+class Painted:
+    """What a job gives: the state, the moment, and rows by panel. `frame` and `marks` are kept for an export."""
+
+    state: Watched
+    now: float
+    rows: Mapping[str, list[Strip]]
+    frame: Frozen
+    marks: tuple[Mark, ...]
+
+
+class TargetScreen(DoctorScreen):
+    """Panels are painted in a worker for the size they have; the UI thread only shows the rows."""
+
+    KEYS = (
+        ("Esc", "k_back"),
+        ("1-8", "k_panel"),
+        ("m", "k_max"),
+        ("f", "k_findings"),
+        ("p", "k_pause"),
+        ("←→", "k_step"),
+        ("e", "k_export"),
+        ("?", "k_help"),
+        ("q", "k_quit"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back"),
+        Binding("m", "maximise", "Maximise"),
+        Binding("f", "findings", "Findings"),
+        *(Binding(panel.key, f"panel('{panel.key}')", f"Panel {panel.key}", show=False) for panel in PANELS),
+    ]
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+        self.painted: Painted | None = None
+        self._cache = ColumnCache()
+        self._told = EngineTold()
+        self._asking = False
+        self._client: EngineView | None = None
+        self._listed: list[tuple[str, str]] = []
+
+    def body(self) -> ComposeResult:
+        """The findings, then the panels."""
+        say = self.doctor.say
+        found = OptionList(id="findings", markup=False, compact=True)
+        found.border_title = say["findings"]
+        yield found
+        with VerticalScroll(id="panels", can_focus=False), ItemGrid(id="grid", min_column_width=_NARROWEST):
+            for panel in PANELS:
+                yield Panel(panel.key, say[panel.title])
+
+    def on_mount(self) -> None:
+        """Ask the engine beside the data."""
+        super().on_mount()
+        self.ask_engine()
+        self.set_interval(_ENGINE_SECONDS, self.ask_engine)
+        self.set_focus(self.query_one("#panel-1"))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """As many panels beside each other as are readable, high enough to fill the screen."""
+        super().on_resize(event)
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Height of a row of panels: they share the room, but none is lower than `_LOWEST`."""
+        shown = max(1, sum(1 for panel in self.panels if panel.display))
+        columns = max(1, min(shown, self.size.width // _NARROWEST))
+        rows = -(-shown // columns)
+        self.query_one("#grid").styles.grid_rows = str(max(_LOWEST, (self.size.height - _AROUND) // rows))
+
+    # --- data --------
+
+    @property
+    def panels(self) -> list[Panel]:
+        """All panels in order."""
+        return list(self.query(Panel))
+
+    def job(self) -> Job:
+        """Paint the panels that are to be seen."""
+        rooms = {panel.key: panel.room for panel in self.panels if panel.display and panel.room[0] > 0}
+        return partial(self._paint, rooms, self.doctor.palette(), self._told)
+
+    def _paint(self, rooms: Mapping[str, tuple[int, int]], palette: paint.Palette, told: EngineTold) -> Painted:
+        doctor, view = self.doctor, self.view
+        now, state = doctor.moment(view), doctor.state_of(view)
+        with view.reading(now) as frame:
+            frozen = freeze(frame, NAMES)
+        begin, end = view.span
+        end = now if view.url else end
+        marks = tuple(mark for mark in view.marks() if mark.time <= now)
+        context = Context(frozen, begin, end, marks, self._cache, palette, doctor.say, told)
+        rows = {key: BY_KEY[key].paint(context.sized(*room)) for key, room in rooms.items()}
+        return Painted(state, now, rows, frozen, marks)
+
+    def apply(self, result: Any) -> None:
+        """Show the rows and the findings."""
+        painted: Painted = result
+        self.painted = painted
+        for panel in self.panels:
+            if panel.key in painted.rows:
+                panel.show(painted.rows[panel.key])
+        self._list_findings(painted.state)
+        state, say = painted.state, self.doctor.say
+        what = " ".join(part for part in (state.name, state.system or "", state.version or "") if part)
+        status = status_text(Row(state.spec, state, painted.now), say)
+        self.query_one(TopBar).say(f"{what}  {status}", self.doctor.time_text(self.view))
+
+    def _list_findings(self, state: Watched) -> None:
+        found = self.query_one("#findings", OptionList)
+        listed = [(str(one["id"]), finding_line(one, self.doctor.say)) for one in state.findings]
+        if listed == self._listed and found.option_count:
+            return
+        chosen = found.highlighted
+        found.clear_options()
+        options = [Option(Text(line, no_wrap=True, overflow="ellipsis"), id=name) for name, line in listed]
+        empty = paint.one_line(state.error) if state.error else self.doctor.say["no_finding"]
+        found.add_options(options or [Option(Text(empty, style="dim"), disabled=True)])
+        if options:
+            found.highlighted = min(chosen or 0, len(options) - 1)
+        self._listed = listed
+
+    # --- the engine's own pages --------
+
+    def ask_engine(self) -> None:
+        """Ask for blocks and requests while one of their panels is to be seen."""
+        wanted = any(self.query_one(f"#panel-{key}").display for key in ("5", "7"))
+        if self._asking or not wanted or not self.is_active or self.doctor.is_paused:
+            return
+        self._asking = True
+        spawn(self._ask, "engine")
+
+    def _ask(self) -> None:
+        say, state = self.doctor.say, self.view.state
+        told = EngineTold(why=say["recording"])
+        if self.view.url and state.system != "infradoc":
+            told = EngineTold(why=say["not_engine"] if state.system else say["asking"])
+        elif self.view.url:
+            try:
+                self._client = self._client or self.view.engine()
+                assert self._client is not None
+                told = EngineTold(self._client.blocks(), self._client.requests(), time.time())
+            except InfradocError as error:
+                told = EngineTold(why=str(error))
+        post(self, EngineAnswered(told))
+
+    def on_engine_answered(self, message: EngineAnswered) -> None:
+        """Keep the answer for the next painting."""
+        fresh = message.told != self._told
+        self._told, self._asking = message.told, False
+        if fresh:
+            self.kick()
+
+    def on_unmount(self) -> None:
+        """Close the connection of the engine's pages."""
+        if self._client is not None:
+            self._client.close()
+
+    # --- keys --------
+
+    def action_panel(self, key: str) -> None:
+        """Show a panel and go to it; on the one that has the focus: hide it."""
+        panel = self.query_one(f"#panel-{key}", Panel)
+        if panel.display and panel.has_focus:
+            self.minimize()
+            panel.display = False
+            following = next((one for one in self.panels if one.display), None)
+            if following is not None:
+                self.set_focus(following)
+        else:
+            if self.maximized is not None and self.maximized is not panel:
+                self.minimize()
+            panel.display = True
+            self.set_focus(panel)
+            panel.scroll_visible(animate=False)
+        self.lay_out()
+        self.call_after_refresh(self.kick)
+
+    def action_maximise(self) -> None:
+        """The panel with the focus alone on the screen, and back."""
+        if self.maximized is not None:
+            self.minimize()
+        elif isinstance(self.focused, Panel):
+            self.maximize(self.focused, container=False)
+        self.call_after_refresh(self.kick)
+
+    def action_findings(self) -> None:
+        """Go to the list of findings."""
+        self.set_focus(self.query_one("#findings"))
+
+    def action_back(self) -> None:
+        """To all targets; a maximised panel goes back first."""
+        if self.maximized is not None:
+            self.action_maximise()
+        else:
+            self.doctor.leave()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter on a finding opens it."""
+        if event.option_id is not None:
+            self.app.push_screen(FindingScreen(self.view, event.option_id))
+
+
+def finding_line(finding: Mapping[str, Any], say: Mapping[str, str]) -> str:
+    """One finding in the list."""
+    role = "" if finding["role"] == "root" else f" ({say['symptom']})"
+    severity = {"critical": "!!", "warning": "! ", "info": "  "}[str(finding["severity"])]
+    title = paint.one_line(finding["title"])
+    return f"{severity} {title}{role}  {say['confidence']} {finding['confidence']:.0%}  {finding['id']}"

@@ -1,0 +1,1 @@
+"""One widget or painter a file. A painter turns data into strips in a worker; a widget only shows them."""

@@ -1,0 +1,168 @@
+"""Apply and undo as far as no engine is needed: the word, what is said, and leaving in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.widgets import Input, Static
+
+from infradoc.errors import InfradocError
+from infradoc.fleet.repair import Planned, Stopped
+from infradoc.model import Plan, PlanStep
+from infradoc.tui.app import DoctorApp
+from infradoc.tui.screens.dialogs import Confirm
+from infradoc.tui.screens.finding import FindingScreen
+from infradoc_rules.model import Action
+
+STEP = PlanStep(
+    "kv-thrashing-preemption",
+    Action("max_num_seqs", "decrease", "fewer at once", 16, 8, "--max-num-seqs 8", True, name="lower_max_num_seqs"),
+    16,
+)
+
+
+class Scripted:
+    """Stands for infradoc.fleet.repair.Repair: a run lasts until it is stopped or let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.let_go, self.stopped = threading.Event(), threading.Event(), threading.Event()
+        self.error: InfradocError | None = None
+
+    def plan(self, findings: Sequence[Any]) -> Planned:
+        return Planned(Plan("t", (STEP,), (("kv_cache_dtype", "Not a live change [/]."),)), "infradoc", True)
+
+    def run(self, step: PlanStep, findings: Sequence[Any], say: Callable[[str], None]) -> Any:
+        say("baseline: measuring [bold]1[/bold] s")
+        self.asked.set()
+        while not self.let_go.wait(0.01):
+            if self.stopped.is_set():
+                say("max_num_seqs is 16 again.")
+                raise Stopped("Stopped before the verdict.")
+        raise self.error or InfradocError("The engine went away.", "Start it.")
+
+    def undo(self) -> str:
+        return "max_num_seqs is 16 again."
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+@pytest.fixture
+def scripted(make_app: Callable[..., DoctorApp], monkeypatch: pytest.MonkeyPatch) -> tuple[DoctorApp, Scripted]:
+    app, script = make_app(), Scripted()
+    (view,) = app.views
+    monkeypatch.setattr(type(view), "url", "http://127.0.0.1:1")
+    monkeypatch.setattr(app.repairs, "repair", lambda spec, finding: script)
+    return app, script
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come true")
+
+
+def text_of(app: DoctorApp, name: str) -> str:
+    return str(app.screen.query_one(name, Static).render())
+
+
+async def to_the_finding(app: DoctorApp, pilot: Any, settle: Any) -> None:
+    await settle(pilot)
+    await pilot.press("f", "enter")
+    await settle(pilot)
+    await until(lambda: "Press a to apply" in text_of(app, "#plan"))
+
+
+def test_only_the_typed_word_applies(scripted: tuple[DoctorApp, Scripted], settle: Any) -> None:
+    app, script = scripted
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            plan = text_of(app, "#plan")
+            assert "- max_num_seqs = 16" in plan and "+ max_num_seqs = 8" in plan
+            assert "left out: kv_cache_dtype: Not a live change [/]." in plan
+            await pilot.press("a", "y", "enter")
+            assert isinstance(app.screen, Confirm) and not script.asked.is_set()
+            assert app.screen.query_one(Input).value == ""
+            await pilot.press("escape")
+            assert isinstance(app.screen, FindingScreen) and not script.asked.is_set()
+            await pilot.press("a", *"apply", "enter")
+            await until(script.asked.is_set)
+            await until(lambda: "measuring [bold]1[/bold] s" in text_of(app, "#progress"))
+            await pilot.press("a")  # one at a time
+            assert isinstance(app.screen, FindingScreen)
+            script.let_go.set()
+            await until(lambda: "The engine went away. Start it." in text_of(app, "#progress"))
+            assert not app.repairs.under_way
+
+    asyncio.run(run())
+
+
+def test_quitting_in_the_middle_asks_and_takes_the_change_back(
+    scripted: tuple[DoctorApp, Scripted], settle: Any
+) -> None:
+    app, script = scripted
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            await pilot.press("a", *"apply", "enter")
+            await until(script.asked.is_set)
+            await pilot.press("q")
+            assert isinstance(app.screen, Confirm) and "take the change back" in str(
+                app.screen.query(Static)[0].render()
+            )
+            await pilot.press("escape")
+            assert not script.stopped.is_set() and app.is_running
+            await pilot.press("q", *"quit", "enter")
+            await until(lambda: not app.is_running or app._exit)
+            assert script.stopped.is_set()
+
+    asyncio.run(run())
+    assert app.repairs.get(app.views[0].spec).lines[-2:] == ["max_num_seqs is 16 again.", "Stopped before the verdict."]
+
+
+def test_a_screen_that_dies_stops_the_repair(scripted: tuple[DoctorApp, Scripted], settle: Any) -> None:
+    app, script = scripted
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            await pilot.press("a", *"apply", "enter")
+            await until(script.asked.is_set)
+            app.exit()
+
+    asyncio.run(run())
+    assert script.stopped.wait(5)
+
+
+def test_undo_asks_for_its_word(
+    scripted: tuple[DoctorApp, Scripted], settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infradoc.remediation.journal import intent, record
+
+    app, _ = scripted
+    (view,) = app.views
+    entry = intent("http://127.0.0.1:1", STEP, 16, 8, "me")
+    change = record([entry, replace(entry, kind="applied")])
+    state = replace(view.state, changes=(change,))
+    monkeypatch.setattr(type(view), "state", state)
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            await pilot.press("u")
+            assert isinstance(app.screen, Confirm)
+            assert any("max_num_seqs: 8 -> 16" in str(one.render()) for one in app.screen.query(Static))
+            await pilot.press(*"undo", "enter")
+            await until(lambda: "max_num_seqs is 16 again." in text_of(app, "#progress"))
+
+    asyncio.run(run())
