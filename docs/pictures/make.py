@@ -1,9 +1,10 @@
-"""The pictures of the README: `infradoc tui` over the bundled engine under a load that has trouble.
+"""The pictures of the README: `infradoc tui` over the bundled engine under a load that has trouble, and a page of it.
 
 usage: python docs/pictures/make.py [--out docs/pictures] [--size 120x38]
 
 Starts the engine and the load of the demo's `kv` fault (a KV pool that is too small), watches until the finding is
 there, and writes fleet.svg, target.svg and finding.svg. Two recordings of other engines stand beside it in the table.
+`diagnose --format html` of the same engine is drawn by Chromium as report.png (left as it is where there is none).
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,6 +32,7 @@ from infradoc_rules.catalog import load_catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = ("vllm-07", "llamacpp-01")
+_FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 PATIENCE = 120.0  # seconds until the finding is there
 FINDING_HEIGHT = 58  # so that the plan is in the picture
 FILLED = 45.0  # seconds of load before the pictures, so that the plots have something to show
@@ -74,9 +80,25 @@ async def pictures(app: DoctorApp, chat: TargetWatcher, out: Path, size: tuple[i
 
 
 def save(app: DoctorApp, path: Path) -> None:
-    """One picture."""
-    path.write_text(app.export_screenshot(title="infradoc tui"), encoding="utf-8")
+    """One picture; fonts that would be fetched from elsewhere are left out."""
+    drawn = _FONTS.sub("", app.export_screenshot(title="infradoc tui"))
+    path.write_text(drawn, encoding="utf-8")
     print(path)
+
+
+def page(url: str, out: Path, folder: Path) -> None:
+    """The report in HTML as a picture of its first screens."""
+    command = [sys.executable, "-P", "-m", "infradoc", "diagnose", url, "--window", "40s", "--format", "html"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    (folder / "report.html").write_text(done.stdout, encoding="utf-8")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print("no chromium: report.png is left as it is", file=sys.stderr)
+        return
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+    flags += [f"--user-data-dir={folder / 'chromium'}", "--window-size=900,1500", f"--screenshot={out}"]
+    subprocess.run([chromium, *flags, (folder / "report.html").as_uri()], capture_output=True, timeout=120, check=True)
+    print(out)
 
 
 def main() -> None:
@@ -89,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["INFRADOC_STATE_DIR"] = os.environ["INFRADOC_RUNTIME_DIR"] = folder
         engine, url = start_engine(MODEL, KV.serve, Path(folder))
-        with engine, start_load(url, KV.load, 1, 300.0, Path(folder) / "client.jsonl"):
+        with engine, start_load(url, KV.load, 1, 400.0, Path(folder) / "client.jsonl"):
             config = Config({"chat": TargetConfig(url=url, permissions=Permissions(apply=True))})
             catalog = load_catalog()
             chat = TargetWatcher("chat", config, catalog)
@@ -98,6 +120,7 @@ def main() -> None:
                 view.start()
             try:
                 asyncio.run(pictures(DoctorApp([chat, *beside], config), chat, args.out, (width, height)))
+                page(url, args.out.resolve() / "report.png", Path(folder))
             finally:
                 for view in (chat, *beside):
                     view.stop(2.0)
