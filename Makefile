@@ -10,6 +10,13 @@ STAMP := .venv/.installed
 .PHONY: setup model check test slow gpu-check demo demo-control lock clean
 
 setup: $(STAMP) model
+ifneq (,$(filter setup,$(or $(MAKECMDGOALS),setup)))
+	@printf '%s\n' 'Ready. What to type next:' \
+	  '  make demo                                  four troubles found, fixed live and verified; under 6 minutes' \
+	  '  . .venv/bin/activate                       puts infradoc on the path of this shell; then' \
+	  '  infradoc diagnose http://localhost:8000    your own server' \
+	  '  infradoc --help                            all commands'
+endif
 
 $(STAMP): requirements.cpu.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("infradoc needs Python 3.11 to 3.13; set PYTHON=python3.x") if not (3, 11) <= sys.version_info[:2] <= (3, 13) else None'

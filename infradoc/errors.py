@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# A sentence that quotes another one at its end: the quoted one may bring a full stop of its own.
+_ENDS_TWICE = re.compile(r"(?<![.])[.:;,]\s?[.](?=\s|$)")
+
 
 class InfradocError(Exception):
     """A fault that a person can act on.
@@ -14,7 +19,7 @@ class InfradocError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.message = message
+        self.message = _ENDS_TWICE.sub(".", message)
         self.hint = hint
 
     def __str__(self) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
-from infradoc_engine.config import EngineConfig, add_arguments, cpu_count, from_arguments
+from infradoc_engine import serve_help
+from infradoc_engine.config import EngineConfig, add_arguments, cpu_count, default_runtime_dir, from_arguments
 from infradoc_engine.knobs import KnobError
 
 INTERNAL_ERROR, USAGE_ERROR = 1, 2
+_MODEL_EXAMPLE = "example: infradoc model get smollm2-135m"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,11 +27,18 @@ class _Parser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="infradoc", description="The bundled paged-KV engine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="serve|model")
-    serve = commands.add_parser("serve", help="serve a model over an OpenAI-compatible API", allow_abbrev=False)
+    serve = commands.add_parser(
+        "serve",
+        help="serve a model over an OpenAI-compatible API",
+        description=textwrap.fill(serve_help.SERVE, 100),
+        epilog=serve_help.epilog(default_runtime_dir()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     add_arguments(serve)
-    model = commands.add_parser("model", help="models in the cache")
+    model = commands.add_parser("model", help="models in the cache", epilog=_MODEL_EXAMPLE)
     actions = model.add_subparsers(dest="action", required=True, metavar="get")
-    get = actions.add_parser("get", help="fetch a known model into the cache")
+    get = actions.add_parser("get", help="fetch a known model into the cache", epilog=_MODEL_EXAMPLE)
     get.add_argument("name", metavar="NAME", help="such as smollm2-135m")
     return parser
 

@@ -27,10 +27,10 @@ def refusal(budget: MemoryBudget, error: Exception, what: str, tokens: int | Non
     size = "" if tokens is None else f" of {tokens} tokens"
     on_gpu = budget.device.type == "cuda"
     account = budget.account() if budget.weight_bytes or on_gpu else {}
-    parts = ", ".join(f"{part} {size // MIB}" for part, size in account.items() if size)
+    parts = ", ".join(f"{part} {size // MIB} MiB" for part, size in account.items() if size)
     return NotEnoughMemory(
         f"No memory for {what}{size}: the allocator refused within {budget.device_bytes // MIB} MiB of device memory"
-        f"{f' (in MiB: {parts})' if parts else ''}; lower max_num_batched_tokens or the KV pool, or "
+        f"{f' ({parts})' if parts else ''}; lower max_num_batched_tokens or the KV pool, or "
         f"{'free what other processes hold of the device' if on_gpu else 'raise device_memory_bytes'}.",
         account,
     )

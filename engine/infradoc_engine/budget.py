@@ -20,6 +20,7 @@ from infradoc_engine.memory import (
 from infradoc_engine.models.llama import weight_bytes
 from infradoc_engine.pool_size import PoolRequest, graph_refusal, size_pool, weights_refusal
 from infradoc_engine.runner_limits import RUNTIME_BYTES, RunnerLimits, StepPeak, activation_bound, check_limits
+from infradoc_engine.sizes import size_value, up_to_mib
 from infradoc_engine.weights.config import ModelConfig
 
 if TYPE_CHECKING:
@@ -77,10 +78,11 @@ class MemoryBudget:
             raise weights_refusal(self.config.name, need, other, self.device_bytes, self.utilization)
         one_request = self.limits.max_model_len * self.bytes_per_token
         least = need + activation_bound(self.config, self.limits) + one_request + RUNTIME_BYTES
-        wanted = int(least / self.utilization)
+        wanted = up_to_mib(int(least / self.utilization))
         raise NotEnoughMemory(
             f"The weights of {self.config.name or 'the model'} take {need // MIB} MiB, but {self.device_bytes // MIB} "
-            f"MiB of device memory times {self.utilization:g} is less; give at least --device-memory-bytes {wanted}.",
+            f"MiB of device memory times {self.utilization:g} is less; give at least "
+            f"--device-memory-bytes {size_value(wanted)}.",
             {"weights": need},
             {"device_memory_bytes": wanted},
         )
@@ -220,10 +222,10 @@ class MemoryBudget:
         extra, free = num_bytes - self.host_bytes, available_bytes()
         if extra <= free:
             return
-        fitting = self.host_bytes + free
+        fitting = (self.host_bytes + free) // MIB * MIB
         raise NotEnoughMemory(
             f"No memory for a swap space of {_mib(num_bytes)} MiB: {free // MIB} MiB of host memory are available; at "
-            f"most --swap-space {fitting} fits.",
+            f"most --swap-space {size_value(fitting)} fits.",
             self.account(),
             {"swap_space": fitting},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import platformdirs
 
+from infradoc_engine import serve_help
 from infradoc_engine.knobs import KNOBS, Knob, KnobValue
+from infradoc_engine.serve_help import FAULTS
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_MAX_BODY_BYTES = 8 * 2**20
@@ -70,35 +73,57 @@ def parse_size(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of `serve`: the server's own and one per knob."""
-    parser.add_argument("model", nargs="?", default=DEFAULT_MODEL, help="model name, GGUF file or model folder")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default=DEFAULT_MODEL,
+        help=f"a name (infradoc model get NAME), a GGUF file or a folder of Hugging Face (default {DEFAULT_MODEL})",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this host only)")
     parser.add_argument("--port", type=_port, default=8000, help="port to listen on; 0 picks a free one (default 8000)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--max-body-bytes", type=_size_argument, default=DEFAULT_MAX_BODY_BYTES, metavar="SIZE")
+    parser.add_argument(
+        "--device", default="auto", help="where to compute: cpu, cuda, or auto: a GPU if there is one (default auto)"
+    )
+    parser.add_argument(
+        "--max-body-bytes",
+        type=_size_argument,
+        default=DEFAULT_MAX_BODY_BYTES,
+        metavar="SIZE",
+        help="largest request body that is taken; a larger one gets 413 (default 8MiB)",
+    )
     parser.add_argument(
         "--health-stall-seconds",
         type=_seconds_up_to(_LONGEST_PATIENCE),
         default=10.0,
         metavar="S",
-        help="patience of /health, and of a change that waits for a step to end",
+        help="seconds without progress after which /health answers 503; a change waits as long for a step to end "
+        "(default 10 s)",
     )
-    parser.add_argument("--admin-remote", action="store_true", help="answer /admin to other hosts too (token needed)")
+    parser.add_argument(
+        "--admin-remote",
+        action="store_true",
+        help="let other hosts use /admin too, with the token (default: this host only)",
+    )
     parser.add_argument(
         "--drain-seconds",
         type=_seconds_up_to(LONGEST_DRAIN),
         default=10.0,
         metavar="S",
-        help="patience of a drain",
+        help="how long running requests may go on before a change that needs a drain sets them back (default 10 s)",
     )
-    parser.add_argument("--enable-faults", action="store_true", help="let /admin/faults break this server on purpose")
+    parser.add_argument(
+        "--enable-faults",
+        action="store_true",
+        help="let --fault and POST /admin/faults break this server on purpose (default: they are refused)",
+    )
     parser.add_argument(
         "--fault",
         action="append",
         default=[],
         metavar="NAME[:KEY=VALUE,...]",
-        help="a fault to start with (repeatable)",
+        help=f"a fault to be on from the start, repeatable, for example stall:seconds=60; one of {', '.join(FAULTS)}",
     )
-    knobs = parser.add_argument_group("knobs")
+    knobs = parser.add_argument_group("knobs", textwrap.fill(serve_help.KNOBS, 100))
     for knob in KNOBS.values():
         _add_knob(knobs, knob)
 
@@ -151,8 +176,7 @@ def cpu_count() -> int:
 
 
 def _add_knob(group: argparse._ArgumentGroup, knob: Knob) -> None:
-    default = "derived" if knob.default is None else knob.default
-    text = f"{knob.means} (default {default}; {knob.change})".replace("%", "%%")
+    text = f"{knob.means} (default {_default_text(knob)}) [{knob.change}]".replace("%", "%%")
     if knob.kind == "bool":
         group.add_argument(knob.flag, dest=knob.name, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
@@ -165,6 +189,12 @@ def _add_knob(group: argparse._ArgumentGroup, knob: Knob) -> None:
     group.add_argument(
         knob.flag, dest=knob.name, type=convert, choices=choices, default=None, metavar=metavar, help=text
     )
+
+
+def _default_text(knob: Knob) -> str:
+    if knob.kind == "bool":
+        return "on" if knob.default else "off"
+    return knob.unset if knob.default is None else str(knob.default)
 
 
 def _size_argument(text: str) -> int:

@@ -32,6 +32,7 @@ class Knob:
     change: Change
     means: str
     optional: bool = False
+    unset: str = ""  # what an unset knob comes to, for the help
 
     @property
     def flag(self) -> str:
@@ -85,19 +86,55 @@ _MANY = 2**31 - 1
 KNOBS: dict[str, Knob] = {
     knob.name: knob
     for knob in (
-        Knob("max_num_seqs", "int", 16, (1, 1024), "live", "most requests in one running batch"),
-        Knob("max_num_batched_tokens", "int", 512, (1, 65536), "live", "most tokens of one step: the prefill chunk"),
-        Knob("watermark", "float", 0.0, (0.0, 0.9), "live", "share of KV blocks kept free at admission"),
-        Knob("chunked_prefill", "bool", True, (False, True), "live", "split long prompts over several steps"),
-        Knob("prefix_caching", "bool", True, (False, True), "live", "reuse the KV blocks of shared prefixes"),
-        Knob("tokenizer_workers", "int", 0, (0, 64), "live", "processes that tokenize; 0 = on the event loop"),
+        Knob("max_num_seqs", "int", 16, (1, 1024), "live", "most requests that run at once; further ones wait"),
+        Knob(
+            "max_num_batched_tokens",
+            "int",
+            512,
+            (1, 65536),
+            "live",
+            "most tokens computed in one step; a longer prompt takes several steps",
+        ),
+        Knob(
+            "watermark",
+            "float",
+            0.0,
+            (0.0, 0.9),
+            "live",
+            "share of the KV pool, 0 to 0.9, that must stay free when a new request is let in",
+        ),
+        Knob(
+            "chunked_prefill",
+            "bool",
+            True,
+            (False, True),
+            "live",
+            "compute a long prompt in several steps, so that others go on meanwhile",
+        ),
+        Knob(
+            "prefix_caching",
+            "bool",
+            True,
+            (False, True),
+            "live",
+            "keep what was computed for the start of a prompt, for requests that begin alike",
+        ),
+        Knob(
+            "tokenizer_workers",
+            "int",
+            0,
+            (0, 64),
+            "live",
+            "processes that turn text into tokens; 0 = inside the server, which cannot answer meanwhile",
+        ),
         Knob(
             "truncation_policy",
             "choice",
             "reject",
             ("reject", "left", "right", "middle"),
             "live",
-            "what happens to a prompt over the limit",
+            "what happens to a prompt that is longer than --max-model-len allows: refused with an error, or cut on "
+            "one side",
         ),
         Knob(
             "kv_pool_tokens",
@@ -105,8 +142,9 @@ KNOBS: dict[str, Knob] = {
             None,
             (1, _MANY),
             "live",
-            "tokens that the KV pool holds; unset = derived from memory",
+            "tokens of all running requests together that the KV cache holds",
             optional=True,
+            unset="as many as fit the memory",
         ),
         Knob(
             "max_queued_requests",
@@ -114,8 +152,9 @@ KNOBS: dict[str, Knob] = {
             None,
             (0, _MANY),
             "live",
-            "requests that may wait before new ones get 429; unset = no limit",
+            "requests that may wait; further ones get 429",
             optional=True,
+            unset="no limit",
         ),
         Knob(
             "max_model_len",
@@ -123,17 +162,20 @@ KNOBS: dict[str, Knob] = {
             None,
             (2, _MANY),
             "drain",
-            "longest prompt + output of one request; unset = what the model was trained for",
+            "most tokens of one request, prompt and output together",
             optional=True,
+            unset="what the model was trained for",
         ),
-        Knob("block_size", "int", 16, (1, 256), "drain", "tokens per KV block"),
+        Knob(
+            "block_size", "int", 16, (1, 256), "drain", "tokens in a block, the unit in which the KV cache is given out"
+        ),
         Knob(
             "gpu_memory_utilization",
             "float",
             0.9,
             (0.01, 1.0),
             "drain",
-            "share of device memory for weights, activations and KV pool",
+            "share of the device's memory, 0.01 to 1, that the engine may use in all",
         ),
         Knob(
             "cuda_graph_max_bs",
@@ -141,25 +183,26 @@ KNOBS: dict[str, Knob] = {
             64,
             (1, 1024),
             "drain",
-            "largest decode batch that runs as a CUDA graph",
+            "largest number of requests in a step that runs as a CUDA graph; GPU only",
         ),
-        Knob("enforce_eager", "bool", False, (False, True), "live", "run without CUDA graphs; no effect on the CPU"),
+        Knob("enforce_eager", "bool", False, (False, True), "live", "run without CUDA graphs; GPU only"),
         Knob(
             "preemption_mode",
             "choice",
             "recompute",
             ("recompute", "swap"),
             "live",
-            "what happens to a request that loses its blocks: computed again, or kept in swap_space while it has room",
+            "when the KV cache is full a running request gives its part up: it is computed again later (recompute), or "
+            "kept in --swap-space while that has room (swap)",
         ),
-        Knob("swap_space", "int", 0, (0, _TERA), "live", "bytes of host memory for the KV of preempted requests"),
+        Knob("swap_space", "int", 0, (0, _TERA), "live", "host memory for what such requests give up"),
         Knob(
             "activation_profile",
             "choice",
             "measure",
             ("measure", "trust"),
             "restart",
-            "measure a step and leave room for it, or trust gpu_memory_utilization to leave enough",
+            "leave room for a step by measuring one at the start (measure), or set nothing aside (trust)",
         ),
         Knob(
             "device_memory_bytes",
@@ -167,18 +210,27 @@ KNOBS: dict[str, Knob] = {
             None,
             (1, _TERA),
             "restart",
-            "memory that the engine may see; on CPU a hard limit; unset = what the device has",
+            "device memory that the engine may see; on the CPU a hard limit of this process",
             optional=True,
+            unset="what the device has",
         ),
-        Knob("dtype", "choice", "auto", ("auto", "float32", "bfloat16"), "restart", "number format"),
+        Knob(
+            "dtype",
+            "choice",
+            "auto",
+            ("auto", "float32", "bfloat16"),
+            "restart",
+            "number format that is computed in; auto = bfloat16 on a GPU, float32 on the CPU",
+        ),
         Knob(
             "omp_num_threads",
             "int",
             None,
             (1, 1024),
             "restart",
-            "compute threads on the CPU; unset = the cores that this process may use",
+            "compute threads on the CPU; leave a core free for other busy programs",
             optional=True,
+            unset="one for each core",
         ),
     )
 }

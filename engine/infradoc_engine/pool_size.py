@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infradoc_engine.memory import MIB, NotEnoughMemory
+from infradoc_engine.sizes import size_value, up_to_mib
 
 NOTHING_FITS = "no setting makes room: free memory of the device or serve a smaller model"
 
@@ -83,13 +84,13 @@ def _pool_too_small(ask: PoolRequest, blocks: int, needed: int) -> NotEnoughMemo
 def _no_room(ask: PoolRequest, blocks: int, fitting: int) -> NotEnoughMemory:
     pool_bytes = blocks * ask.bytes_per_token * ask.block_size
     fits = _fitting_settings(ask, pool_bytes, fitting)
-    graphs = f", CUDA graphs {_mib(ask.graph_bytes)}" if ask.graph_bytes else ""
+    graphs = f", CUDA graphs {_mib(ask.graph_bytes)} MiB" if ask.graph_bytes else ""
     rest = "the rest of the process" if ask.total_bytes is None else "other processes and the driver"
     return NotEnoughMemory(
         f"No memory for a KV pool of {blocks * ask.block_size} tokens ({_mib(pool_bytes)} MiB): of "
-        f"{_mib(ask.device_bytes)} MiB times {ask.utilization:g} the weights take {_mib(ask.weight_bytes)}, a step "
-        f"{_mib(ask.activation_bytes)}{graphs} and {rest} {_mib(ask.other_bytes)} MiB, which leaves "
-        f"{_mib(max(ask.free_bytes, 0))}; {_settings(fits)}.",
+        f"{_mib(ask.device_bytes)} MiB times {ask.utilization:g} the weights take {_mib(ask.weight_bytes)} MiB, a step "
+        f"{_mib(ask.activation_bytes)} MiB{graphs} and {rest} {_mib(ask.other_bytes)} MiB, which leaves "
+        f"{_mib(max(ask.free_bytes, 0))} MiB; {_settings(fits)}.",
         ask.account(),
         fits,
     )
@@ -100,7 +101,7 @@ def _fitting_settings(ask: PoolRequest, pool_bytes: int, fitting: int) -> dict[s
     needed = ask.taken_bytes + pool_bytes
     fits: dict[str, float] = {}
     if ask.total_bytes is None:
-        fits["device_memory_bytes"] = int(needed / ask.utilization) + 1
+        fits["device_memory_bytes"] = up_to_mib(int(needed / ask.utilization) + 1)
     else:  # a GPU has what it has; more of it can be used
         share = math.ceil(1000 * needed / ask.device_bytes) / 1000
         if share <= 1.0:
@@ -124,7 +125,8 @@ def weights_refusal(
     what_next = f"give at least --gpu-memory-utilization {share}, and room for KV" if fits else NOTHING_FITS
     return NotEnoughMemory(
         f"The weights of {name or 'the model'} take {_mib(weight_bytes)} MiB, but of {_mib(device_bytes)} MiB of "
-        f"device memory times {utilization:g} other processes and the driver hold {_mib(other_bytes)}; {what_next}.",
+        f"device memory times {utilization:g} other processes and the driver hold {_mib(other_bytes)} MiB; "
+        f"{what_next}.",
         {"weights": weight_bytes, "other": other_bytes},
         fits,
     )
@@ -133,10 +135,10 @@ def weights_refusal(
 def graph_refusal(rows: int, account: Mapping[str, int], device_bytes: int) -> NotEnoughMemory:
     """For CUDA graphs that find no memory; `rows` is the largest batch that was to get one."""
     fits: dict[str, float] = {"enforce_eager": True}
-    parts = ", ".join(f"{part} {_mib(size)}" for part, size in account.items() if size)
+    parts = ", ".join(f"{part} {_mib(size)} MiB" for part, size in account.items() if size)
     return NotEnoughMemory(
         f"No memory for the CUDA graphs of batches of up to {rows} rows: of {_mib(device_bytes)} MiB of device memory "
-        f"these parts are taken (in MiB): {parts or 'none'}; {_settings(fits)}, or a lower --cuda-graph-max-bs.",
+        f"these parts are taken: {parts or 'none'}; {_settings(fits)}, or a lower --cuda-graph-max-bs.",
         account,
         fits,
     )
@@ -150,5 +152,9 @@ def _settings(fits: Mapping[str, float]) -> str:
     """Names settings that fit, as the engine's flags."""
     if not fits:
         return NOTHING_FITS
-    options = [f"--{knob.replace('_', '-')}{'' if value is True else f' {value}'}" for knob, value in fits.items()]
-    return "this fits: " + " or ".join(options)
+    return "this fits: " + " or ".join(_option(knob, value) for knob, value in fits.items())
+
+
+def _option(knob: str, value: float) -> str:
+    shown = size_value(int(value)) if knob == "device_memory_bytes" else value
+    return f"--{knob.replace('_', '-')}{'' if value is True else f' {shown}'}"

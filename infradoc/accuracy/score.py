@@ -12,6 +12,7 @@ A case that cannot be read counts as wrong in every share.
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ LABEL = "label.yaml"
 HEALTHY = "healthy"
 SHARES = ("top1", "any", "forbid", "false_alarm", "fix")
 _ENGINES = ("also", "vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")
+_FIELDS = ("expect", "also_ok", "forbid", "fix", "system", "version")
+_DIRECTIONS = ("increase", "decrease", "enable", "disable", "set", "fix")
 _OPPOSITE = {"enable": "disable", "disable": "enable"}
 
 
@@ -179,15 +182,19 @@ def read_label(path: Path) -> Label:
     """The label of a case. Raises LabelError naming the file and what is wrong with it."""
     try:
         data = load_marked(path).data
-    except (YamlError, OSError) as error:
-        raise LabelError(f"{path} cannot be read: {error}.", "See docs/accuracy.md for its form.") from error
+    except OSError as error:
+        raise LabelError(f"{path} cannot be read: {error.strerror}.", "See docs/accuracy.md for its form.") from error
+    except YamlError as error:
+        why = " ".join(str(error).removeprefix(str(path)).lstrip(":, ").split()).rstrip(".")
+        raise LabelError(f"{path} cannot be read: {why}.", "See docs/accuracy.md for its form.") from error
     if not isinstance(data, dict) or not isinstance(data.get("expect"), list) or not data["expect"]:
         raise LabelError(f"{path} has no `expect`.", "Write expect: [FINDING-ID], or expect: [healthy].")
+    _check_names(path, data)
     label = Label(
-        expect=tuple(map(str, data["expect"])),
-        also_ok=tuple(map(str, data.get("also_ok") or ())),
-        forbid=tuple(map(str, data.get("forbid") or ())),
-        fix=data.get("fix") or {},
+        expect=_ids(path, data, "expect"),
+        also_ok=_ids(path, data, "also_ok"),
+        forbid=_ids(path, data, "forbid"),
+        fix=_changes(path, data),
         system=str(data.get("system") or ""),
         version=str(data.get("version") or ""),
     )
@@ -195,6 +202,33 @@ def read_label(path: Path) -> Label:
     if unknown:
         raise LabelError(f"{path} names {unknown[0]!r}, which is no finding id.", "`infradoc rules list` lists them.")
     return label
+
+
+def _check_names(path: Path, data: Mapping[str, Any]) -> None:
+    """Raises LabelError for a misspelled field: what is not read would silently not be checked. Notes may be added."""
+    for name in data:
+        near = difflib.get_close_matches(str(name), _FIELDS, n=1, cutoff=0.75)
+        if near and near[0] not in data:
+            raise LabelError(f"{path} has {str(name)[:40]!r}.", f"Did you mean {near[0]}?")
+
+
+def _ids(path: Path, data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = data.get(name) or []
+    if not isinstance(value, list):
+        raise LabelError(f"{path}: `{name}` is no list.", f"Write {name}: [FINDING-ID, ...].")
+    return tuple(map(str, value))
+
+
+def _changes(path: Path, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The labelled changes by knob. Raises LabelError for what no action could ever match."""
+    value = data.get("fix") or {}
+    how = f"Write fix: {{KNOB: {'|'.join(_DIRECTIONS)}}} or {{KNOB: {{set: VALUE}}}}."
+    if not isinstance(value, dict):
+        raise LabelError(f"{path}: `fix` is no mapping.", how)
+    for knob, change in value.items():
+        if not (isinstance(change, dict) and "set" in change) and change not in _DIRECTIONS:
+            raise LabelError(f"{path}: {knob!r} of `fix` has no direction.", how)
+    return value
 
 
 def _named(label: Label) -> Iterator[str]:

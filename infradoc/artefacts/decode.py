@@ -36,7 +36,7 @@ def encoding_of(head: bytes) -> tuple[str, int]:
         if head.startswith(mark):
             return name, len(mark)
     sample = head[:4096]
-    if len(sample) >= 4:
+    if len(sample) >= 4 and 0 in sample[:64]:  # not where UTF-16 was appended to something else
         even, odd = sample[0::2], sample[1::2]
         if odd.count(0) > 0.7 * len(odd) and even.count(0) < 0.1 * len(even):
             return "utf-16-le", 0
@@ -91,7 +91,7 @@ class LineReader:
 
     def _read(self, size: int) -> bytes:
         try:
-            return self._stream.read(size)
+            return self._stream.read(size) or b""  # None: nothing there now, and nobody waits for more
         except (OSError, ValueError) as error:
             self.failed = getattr(error, "strerror", None) or str(error)
             return b""

@@ -55,7 +55,7 @@ def gather(path: Path | None, endings: tuple[str, ...] = ("",)) -> Gathered:
         if collecting:
             gc.enable()
     if not account.parts and not account.held:
-        said = [note.text() for note in sorted(opening.notes.kept, key=lambda note: note.kind == "label")]
+        said = [note.text() for note in opening.notes.kept if note.kind != "label"]
         why = said[0] if said else f"{opening.name} holds nothing to read."
         raise ArtefactError(why, "Give logs, launch commands, metrics pages or nvidia-smi output as text.")
     return account.gathered(opening.name, opening.notes)

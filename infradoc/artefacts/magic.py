@@ -64,8 +64,9 @@ def binary_kind(head: bytes) -> str | None:
         return known
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or _utf16(head[:8192]):
         return None
-    # PowerShell's `>>` appends UTF-16 to a file in UTF-8: then every other byte is NUL from some place on.
-    sample = _WIDE.sub(rb"\1", _NULS.sub(b"", head))[:8192]  # a log truncated under its writer, or copied with its holes, has NULs in runs
+    # A log truncated under its writer, or copied with its holes, has NULs in runs; PowerShell's `>>` appends UTF-16 to
+    # a file in UTF-8, so that every other byte is NUL from some place on.
+    sample = _WIDE.sub(rb"\1", _NULS.sub(b"", head))[:8192]
     if not sample:
         return "nothing but NUL bytes" if head else None
     odd = sum(1 for byte in sample if byte < 9 or 13 < byte < 27 or 27 < byte < 32)

@@ -16,7 +16,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "unreadable": ("{name} cannot be read: {why}.", "{name} 无法读取：{why}。"),
     "link": ("{name} is a link and was not followed.", "{name} 是链接，未跟随。"),
-    "surplus": ("Of {name} only the first {limit} files were read.", "{name} 只读取了前 {limit} 个文件。"),
+    "surplus": (
+        "Of {name} only {limit} files were read: it has too many.",
+        "{name} 文件过多，只读取了其中 {limit} 个。",
+    ),
     "special": (
         "{name} is no ordinary file (a pipe, socket or device) and was not read.",
         "{name} 不是普通文件（管道、套接字或设备），未读取。",
@@ -66,7 +69,20 @@ TEXTS: dict[str, tuple[str, str]] = {
 }
 # What may have said more than the rest does: with one of these unread, silence of the rest is no health.
 _TELLING = frozenset(
-    {"image", "document", "unreadable", "damaged", "broken", "nested", "zstd", "locked", "bomb", "surplus", "deep"}
+    {
+        "image",
+        "document",
+        "unreadable",
+        "damaged",
+        "broken",
+        "nested",
+        "zstd",
+        "locked",
+        "bomb",
+        "surplus",
+        "deep",
+        "long",
+    }
 )
 _MORE = (
     "There are {count} more like the last one: {what}",

@@ -7,6 +7,7 @@ links, devices and members that unpack to far more than they weigh are refused b
 from __future__ import annotations
 
 import io
+import os
 import re
 import stat
 import sys
@@ -20,11 +21,12 @@ from typing import IO
 from infradoc.artefacts import magic
 from infradoc.artefacts.decode import HoleyFile, LineReader, Readable
 from infradoc.artefacts.notes import Notes
-from infradoc.artefacts.rotation import ending_of, group_of, order_key
+from infradoc.artefacts.rotation import ending_of, group_of, most_telling, order_key
 from infradoc.artefacts.unpack import BROKEN, Bounded, seekable, unpacker
 from infradoc.errors import InfradocError, visible
 
 MAX_FILES = 2_000
+MAX_LISTED = 50_000  # of which the most telling MAX_FILES are read
 MAX_DEPTH = 8
 MAX_NESTING = 2  # a .gz in a .tar in a .zip is the deepest that is opened
 _LABEL = re.compile(rb"^expect *:", re.MULTILINE)
@@ -49,28 +51,35 @@ class Opening:
 
     name: str
     notes: Notes = field(default_factory=Notes)
-    _files: int = 0
+    _listed: int = 0
 
     def texts(self, path: Path | None, endings: tuple[str, ...] = ("",)) -> Iterator[Text]:
         """The texts below `path`; None is standard input. Of a folder only files whose names end so.
 
         Raises ArtefactError for a path that is not there.
         """
+        if path is None and sys.stdin is None:
+            raise ArtefactError("Standard input is closed.", "Pipe the text into it, or give a file.")
         if path is None:
             yield from self._stream("(stdin)", sys.stdin.buffer)
             return
         if not path.exists():
             raise ArtefactError(f"There is no {path}.", "Check the path.")
         try:
-            found = (
-                sorted(self._walk(path, path, 0), key=lambda file: order_key(str(file))) if path.is_dir() else [path]
-            )
+            found = self._files(path) if path.is_dir() else [path]
         except OSError as error:
             raise ArtefactError(f"{path} cannot be read: {error.strerror}.", "Check its rights.") from error
         for file in found:
             if not file.name.endswith(endings) and file != path:
                 continue
             yield from self._file(file, str(file.relative_to(path)) if file != path else path.name)
+
+    def _files(self, root: Path) -> list[Path]:
+        """The files of a folder, parts of a rotated log oldest first; of too many those that look most like logs."""
+        kept, left = most_telling(list(self._walk(root, root, 0)), MAX_FILES, str)
+        if left or self._listed >= MAX_LISTED:
+            self.notes.add("surplus", self.name, limit=MAX_FILES)
+        return sorted(kept, key=lambda file: order_key(str(file)))
 
     def _walk(self, root: Path, folder: Path, depth: int) -> Iterator[Path]:
         if depth > MAX_DEPTH:
@@ -91,11 +100,10 @@ class Opening:
                     self.notes.add("link", str(entry.relative_to(root)))
                 else:
                     yield from self._walk(root, entry, depth + 1)
-            elif self._files >= MAX_FILES:
-                self.notes.add("surplus", self.name, limit=MAX_FILES)
+            elif self._listed >= MAX_LISTED:
                 return
             else:
-                self._files += 1
+                self._listed += 1
                 yield entry
 
     def _file(self, file: Path, name: str) -> Iterator[Text]:
@@ -104,7 +112,7 @@ class Opening:
             if not stat.S_ISREG(mode):
                 self.notes.add("special", name)
                 return
-            with file.open("rb") as handle:
+            with open(file, "rb", opener=_at_once) as handle:
                 yield from self._stream(name, handle)
         except OSError as error:
             self.notes.add("unreadable", name, why=error.strerror or error)
@@ -178,32 +186,46 @@ class Opening:
         if bounded.stopped:
             self.notes.add("bomb", name)
         if bounded.broken:
-            self.notes.add("broken", name, why=bounded.broken)
+            self.notes.add("broken" if bounded.given else "damaged", name, why=bounded.broken)
 
     def _tar(self, name: str, whole: IO[bytes], nesting: int) -> Iterator[Text]:
         whole.seek(0)
         with tarfile.open(fileobj=whole, mode="r:") as archive:
-            members = []
-            for count, member in enumerate(archive):
-                if count >= MAX_FILES:
-                    self.notes.add("surplus", name, limit=MAX_FILES)
-                    break
-                if self._allowed(name, member.name, member.isreg(), member.isdir(), member.issym() or member.islnk()):
-                    members.append(member)
+            members = self._members(name, archive)
+            size = whole.seek(0, io.SEEK_END)
             for member in sorted(members, key=lambda one: order_key(one.name)):
                 handle = archive.extractfile(member)
                 if handle is not None:
-                    yield from self._bounded(f"{name}/{member.name}", Bounded(handle, member.size), nesting)
+                    there = member.size if member.sparse else min(member.size, size - member.offset_data)
+                    yield from self._bounded(f"{name}/{member.name}", Bounded(handle, member.size, most=there), nesting)
+
+    def _members(self, name: str, archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
+        """The files of an archive, also of one that was cut off: then those before that place."""
+        members: list[tarfile.TarInfo] = []
+        count = 0
+        try:
+            for member in archive:
+                count += 1
+                if count > MAX_LISTED:
+                    break
+                if self._allowed(name, member.name, member.isreg(), member.isdir(), member.issym() or member.islnk()):
+                    members.append(member)
+        except tarfile.TarError as error:
+            self.notes.add("broken" if count else "damaged", name, why=str(error).rstrip("."))
+        kept, left = most_telling(members, MAX_FILES, lambda member: member.name)
+        if left or count > MAX_LISTED:
+            self.notes.add("surplus", name, limit=MAX_FILES)
+        return kept
 
     def _zip(self, name: str, whole: IO[bytes], nesting: int) -> Iterator[Text]:
         whole.seek(0)
         with zipfile.ZipFile(whole) as archive:
-            infos = archive.infolist()
-            if len(infos) > MAX_FILES:
+            infos, left = most_telling(archive.infolist(), MAX_FILES, lambda one: one.filename)
+            if left:
                 self.notes.add("surplus", name, limit=MAX_FILES)
             kept = [
                 one
-                for one in infos[:MAX_FILES]
+                for one in infos
                 if self._allowed(
                     name, one.filename, not one.is_dir(), one.is_dir(), stat.S_ISLNK(one.external_attr >> 16)
                 )
@@ -228,6 +250,11 @@ class Opening:
         else:
             return regular and not any(part.startswith((".", "__MACOSX")) for part in parts.parts)
         return False
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opens a file so that no read waits: some below /proc call themselves ordinary and wait for what never comes."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _head(source: Readable) -> bytes:

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 _ROTATED = re.compile(r"^(?P<base>.+?)\.(?P<n>\d{1,4})$")
 _DATED = re.compile(
     r"^(?P<base>.+?)[._-](?P<date>20\d\d-?\d\d-?\d\d(?:[T_-]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?)(?P<end>\.\w+)?$"
 )
+_TELLING = re.compile(
+    r"log|err|std|out(?:put)?\b|server|launch|start|run|cmd|command|trace|dmesg|syslog|messages|journal|nvidia|smi|nccl"
+    r"|topo|metrics|prom|compose|docker|kube|pod|describe|vllm|sglang|tgi|ollama|llama|ray|trt|py-?spy|env|config"
+    r"|\.(?:sh|ya?ml|service)$",
+    re.IGNORECASE,
+)
 _PACK_ENDINGS = (".gz", ".xz", ".bz2", ".zst", ".tgz", ".zip", ".tar")
+
+
+T = TypeVar("T")
+
+
+def most_telling(files: Sequence[T], limit: int, name_of: Callable[[T], str]) -> tuple[list[T], int]:
+    """At most `limit` of the files in their order, those whose names promise something first; how many are left."""
+    if len(files) <= limit:
+        return list(files), 0
+    order = sorted(range(len(files)), key=lambda place: _TELLING.search(_own(name_of(files[place]))) is None)
+    return [files[place] for place in sorted(order[:limit])], len(files) - limit
+
+
+def _own(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2]
 
 
 def ending_of(name: str) -> str:

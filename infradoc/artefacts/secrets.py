@@ -49,7 +49,8 @@ _VALUE = (
 _NAMED = re.compile(rf"(?P<kept>{_NAME}{_CLOSE}{_SEPARATOR}){_VALUE}", re.IGNORECASE)
 # 'name', 'value' in a list, and what follows a flag; a server may take several keys after one flag.
 _LISTED = re.compile(
-    rf"(?P<kept>(?<![\w])(?:--?[\w-]{{0,40}}?{_NAME}|--token|[A-Z0-9_]{{1,60}}(?:KEY|TOKEN|PASSWORD|SECRET))(?P<quote>\\{{0,3}}['\"])\s{{0,20}}[, ]\s{{0,20}}){_VALUE}",
+    rf"(?P<kept>(?<![\w-])(?:--?[\w-]{{0,40}}?{_NAME}|--token|[A-Z0-9_]{{1,60}}(?:KEY|TOKEN|PASSWORD|SECRET))"
+    rf"\\{{0,3}}['\"]\s{{0,20}}[, ]\s{{0,20}}){_VALUE}",
     re.IGNORECASE,
 )
 _FLAG = re.compile(
@@ -85,7 +86,8 @@ _TOKEN = re.compile(
 )
 _TYPED = re.compile(
     r"(?P<kept>\bsshpass\s{1,3}-p\s{0,3}|\blogin\b[^\n]{0,100}?\s(?:-p|--password)[ =]{1,3}|\bwandb login\s{1,3}"
-    r"|(?<!\S)(?:-u|--user)[= ]{1,3}(?!\d{1,9}:\d{1,9}(?:\s|$))[\w.@-]{1,64}:|\bpassword[ \t]{1,3}(?=\S{0,80}\d))[^\s]{3,300}",
+    r"|(?<!\S)(?:-u|--user)[= ]{1,3}(?!\d{1,9}:\d{1,9}(?:\s|$))[\w.@-]{1,64}:"
+    r"|\bpassword[ \t]{1,3}(?=\S{0,80}\d))[^\s]{3,300}",
 )
 _BY_NAME = (_APART, _HEADER, _LISTED, _FLAG, _NAMED, _VARIABLE, _TOKEN, _TYPED)
 # What any of them needs: most texts of a report hold none of it and are left at once.

@@ -22,6 +22,9 @@ _PROMPT = re.compile(r"^(?:\(\w[\w.-]{0,40}\) )?(?:[\w.-]{1,60}@[\w.-]{1,60}:[^\
 _COMPOSE = re.compile(r"^(?P<name>[A-Za-z][\w.-]{0,80}?) {0,60}\| ?")
 _POD = re.compile(r"^\[(?P<name>pod/[\w./-]{1,200})\] ?")
 _CRI = re.compile(r"^(?P<stamp>\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) [FP] ")
+_ESCAPED = 3  # times that a page of a page may have escaped its text
+# Mail programs and word processors put these in place of the plain ones.
+_TYPESET = str.maketrans("\u00a0\u2007\u202f\u2018\u2019\u201c\u201d\u2013", "   ''\"\"-")
 _NUMBERED = re.compile(r"[-_]\d+$")
 _LOOK = 2_000  # lines that tell which wrappers a text has
 _MOST_NAMES = 16
@@ -90,7 +93,11 @@ def _controls(line: str) -> str:
         line = _ANSI.sub("", line)
     if "m" in line and "[" in line:
         line = _BARE_ANSI.sub("", line)
-    return (line if line.isprintable() else _CONTROL.sub("", line)).rstrip()
+    line = (line if line.isprintable() else _CONTROL.sub("", line)).rstrip()
+    if not line.isascii():
+        plain = line.translate(_TYPESET)
+        line = plain if plain.isascii() else line.replace("\u00a0", " ")
+    return line
 
 
 def _unescape(line: str) -> str:
@@ -98,7 +105,11 @@ def _unescape(line: str) -> str:
         return line
     import html
 
-    return html.unescape(line)
+    for _ in range(_ESCAPED):
+        line, before = html.unescape(line), line
+        if line == before:
+            break
+    return line
 
 
 def _share(lines: Sequence[str], test: Callable[[str], object]) -> float:

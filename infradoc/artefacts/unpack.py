@@ -35,11 +35,17 @@ BROKEN = (
 class Bounded:
     """An unpacked stream that ends when it has given too much for its packed size, or where it is damaged."""
 
-    def __init__(self, stream: Any, packed: int, used: Callable[[], int] | None = None) -> None:
-        """packed: its size; used: how many bytes of that were taken so far, so that a bomb is seen where it begins."""
+    def __init__(
+        self, stream: Any, packed: int, used: Callable[[], int] | None = None, most: int | None = None
+    ) -> None:
+        """packed: its size; used: how many bytes of that were taken so far, so that a bomb is seen where it begins;
+
+        most: how many bytes are there, where the archive breaks off before its end.
+        """
         self._stream = stream
         self._used = used
         self._limit = min(MAX_UNPACKED, max(FREE_BYTES, packed * MAX_RATIO))
+        self._most = self._limit if most is None else most
         self._given = 0
         self.stopped = False
         self.broken = ""
@@ -49,13 +55,27 @@ class Bounded:
         if self._given >= self._limit or self._swells():
             self.stopped = self.stopped or bool(self._stream.read(1))
             return b""
-        try:
-            data = self._stream.read(min(size, self._limit - self._given))
-        except BROKEN as error:
-            self.broken = " ".join(str(error).split()).rstrip(".")[:120] or type(error).__name__
-            return b""
-        self._given += len(data)
-        return bytes(data)
+        pieces: list[bytes] = []
+        wanted = min(size, self._limit - self._given, self._most - self._given)
+        take = getattr(self._stream, "read1", self._stream.read)  # what comes before a damage, not only all or nothing
+        while wanted > 0 and not self.broken:
+            try:
+                data = take(wanted)
+            except BROKEN as error:
+                self.broken = " ".join(str(error).split()).rstrip(".")[:120] or type(error).__name__
+                break
+            if not data:
+                break
+            pieces.append(bytes(data))
+            wanted -= len(data)
+        out = b"".join(pieces)
+        self._given += len(out)
+        return out
+
+    @property
+    def given(self) -> int:
+        """Bytes that were read."""
+        return self._given
 
     def _swells(self) -> bool:
         return self._used is not None and self._given >= max(FREE_BYTES, MAX_RATIO * self._used())

@@ -218,6 +218,9 @@ def write(
     """Print the reports on stdout; many: of several targets, so that data keep their form when one report is left.
 
     Those for people show control characters instead of sending them to the terminal."""
+    from infradoc.artefacts.secrets import clean_report
+
+    reports = [clean_report(report) for report in reports]  # a watched server's log and a recording hold keys as well
     if style != "json":
         reports = [_visible(report) for report in reports]
     if style in ("markdown", "html") and not unredacted:

@@ -154,7 +154,7 @@ def line(change: ChangeRecord, lang: str = "en") -> str:
     first = change.intent
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first.time))
     known = change.verdict in VERDICTS
-    verdict = f", {say(lang, change.verdict) if known else change.verdict}" if change.verdict else ""
+    verdict = say(lang, "then") + (say(lang, change.verdict) if known else change.verdict) if change.verdict else ""
     return f"{first.change}  {when}  {first.target}  {told(change, lang)}  {state_of(change, lang)}{verdict}"
 
 

@@ -18,6 +18,7 @@ from infradoc.load.http import CutError, Origin, Pool, ProtocolError, is_plain_h
 from infradoc.load.record import RequestRecord, said
 from infradoc.load.send import Sender, prepare
 from infradoc.load.spec import ClassSpec, LoadSpec
+from infradoc.scheme import told, wrong_scheme
 
 FIRST_LOOK_SECONDS = 10.0
 TELL_SECONDS = 1.0
@@ -237,17 +238,23 @@ async def served_model(pool: Pool, headers: Mapping[str, str]) -> str:
             body = await response.read()
             pool.give(connection)
     except TimeoutError as error:
+        if (other := await asyncio.to_thread(wrong_scheme, pool.origin.url)) is not None:
+            raise InfradocError(*other) from error
         raise InfradocError(f"{where} gave no answer in {FIRST_LOOK_SECONDS:g} s.", "Is the server ready?") from error
     except ssl.SSLError as error:
-        plain = is_plain_http(error)
-        why = "the server there speaks plain HTTP" if plain else error.reason or error
-        hint = f"Write {pool.origin.url.replace('https:', 'http:', 1)}." if plain else "Check the scheme or pass --ca."
-        raise InfradocError(f"No TLS connection to {where}: {why}.", hint) from error
+        if is_plain_http(error):
+            raise InfradocError(*told(pool.origin.url)) from error
+        reason = error.reason or error
+        raise InfradocError(f"No TLS connection to {where}: {reason}.", "Check the scheme or pass --ca.") from error
     except OSError as error:
+        if (other := await asyncio.to_thread(wrong_scheme, pool.origin.url)) is not None:
+            raise InfradocError(*other) from error
         raise InfradocError(
             f"No connection to {where}: {error.strerror or error}.", "Is the server running there?"
         ) from error
     except (CutError, ProtocolError) as error:
+        if (other := await asyncio.to_thread(wrong_scheme, pool.origin.url)) is not None:
+            raise InfradocError(*other) from error
         raise InfradocError(f"{where}: {error}", "Is this the URL of an OpenAI-compatible server?") from error
     if response.status in (401, 403):
         raise InfradocError(

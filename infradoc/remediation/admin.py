@@ -12,6 +12,7 @@ import httpx
 
 from infradoc.config import Auth
 from infradoc.errors import InfradocError
+from infradoc.scheme import wrong_scheme
 from infradoc.sources.fetch import make_client
 from infradoc_rules.model import Value
 
@@ -162,6 +163,8 @@ class AdminClient:
                 f"{self.url}{path} gave no answer in {TIMEOUT_SECONDS:g} s.", "Is the engine stuck?"
             ) from error
         except httpx.HTTPError as error:
+            if (other := wrong_scheme(self.url)) is not None:
+                raise AdminLost(*other) from error
             raise AdminLost(f"No connection to {self.url}{path}: {error}.", "Is the engine running there?") from error
         if response.status_code != 200:
             raise refusal(f"{self.url}{path}", response)

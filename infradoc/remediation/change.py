@@ -21,9 +21,9 @@ from infradoc.remediation.admin import (
     KnobState,
 )
 from infradoc.remediation.journal import NEVER_SENT, ChangeRecord, Entry, Journal, intent
+from infradoc.remediation.words import say
 from infradoc_rules.model import Value
 
-UNSETTLED = "The change is in the journal: run `infradoc undo` when the engine answers, it settles what became of it."
 _LONGEST_NOTE = 200  # characters of an engine's answer in the journal
 BUSY_SECONDS = 30.0  # patience with an engine that cannot go back yet: what needs the new limit has to end first
 _BUSY_PAUSE = 1.0
@@ -46,22 +46,22 @@ class Applied:
     told: Mapping[str, Any] = field(default_factory=dict)
 
 
-def apply(admin: AdminClient, journal: Journal, step: PlanStep) -> Applied:
+def apply(admin: AdminClient, journal: Journal, step: PlanStep, lang: str = "en") -> Applied:
     """Make the change of a step in one request under If-Match: all its knobs or none.
 
     Raises AdminConflict when somebody else wrote meanwhile, AdminError or InfradocError when the engine refuses or the
     advice does not fit any more. The journal then says so, or, when the engine is lost, keeps the intent for `undo`.
     """
-    action = live_action(step)
+    action = live_action(step, lang)
     if action.call:
         return order(admin, journal, step, action)
     before = admin.config()
     knob = knob_of(before, action.knob)
     try:
-        value = action.target_value(step.action, knob)
-        further = further_values(step.action, before.knobs)
+        value = action.target_value(step.action, knob, lang)
+        further = further_values(step.action, before.knobs, lang)
     except ValueError as error:
-        raise InfradocError(f"The plan does not fit the engine any more: {error}", "Make a new plan.") from error
+        raise InfradocError(say(lang, "no_fit", why=error), say(lang, "new_plan")) from error
     also = tuple((name, before.knobs[name].value, new) for name, new in further.items())
     entry = journal.begin(intent(admin.url, step, knob.value, value, admin.holder, also))
     try:
@@ -70,7 +70,7 @@ def apply(admin: AdminClient, journal: Journal, step: PlanStep) -> Applied:
         journal.follow(entry, "failed", error.message)
         raise
     except AdminError as error:
-        state = after_error(admin, journal, entry, error)
+        state = after_error(admin, journal, entry, error, lang)
     return Applied(journal.follow(as_taken(entry, state), "applied"), action, state)
 
 
@@ -96,7 +96,7 @@ def order(admin: AdminClient, journal: Journal, step: PlanStep, action: LiveActi
     return Applied(journal.follow(entry, "applied", note[:_LONGEST_NOTE]), action, admin.config(), done)
 
 
-def after_error(admin: AdminClient, journal: Journal, entry: Entry, error: AdminError) -> EngineState:
+def after_error(admin: AdminClient, journal: Journal, entry: Entry, error: AdminError, lang: str = "en") -> EngineState:
     """Look whether a change whose answer is no 200 took effect, once it is not under way any more.
 
     Raises `error` when it did not, or only in part (which is then set back), and when that cannot be known.
@@ -106,7 +106,7 @@ def after_error(admin: AdminClient, journal: Journal, entry: Entry, error: Admin
             admin.wait_for_turn(keep_lease=True)
         state = admin.config()
     except AdminError as lost:
-        raise AdminLost(lost.message, UNSETTLED) from lost
+        raise AdminLost(lost.message, say(lang, "unsettled")) from lost
     moved = {name: old for name, old, _ in entry.moves if knob_of(state, name).value != old}
     if len(moved) == len(entry.moves):
         return state
@@ -116,7 +116,7 @@ def after_error(admin: AdminClient, journal: Journal, entry: Entry, error: Admin
     raise error
 
 
-def take_back(admin: AdminClient, journal: Journal, change: ChangeRecord) -> str:
+def take_back(admin: AdminClient, journal: Journal, change: ChangeRecord, lang: str = "en") -> str:
     """Set the old values again; returns one sentence about what was done.
 
     Raises UndoError when somebody changed a knob since, AdminError when the engine refuses: the change then stays open
@@ -126,23 +126,23 @@ def take_back(admin: AdminClient, journal: Journal, change: ChangeRecord) -> str
     action = ACTIONS.get(entry.action)
     if isinstance(action, LiveAction) and action.call:
         journal.follow(entry, "undone", "nothing to take back")
-        return f"{entry.knob} was done once: there is nothing to take back."
+        return say(lang, "once_only", knob=entry.knob)
     admin.holder = entry.holder or admin.holder
     if entry.kind in ("intent", "undo_intent"):  # whoever sent it is gone, and a drain may still be under way
         admin.wait_for_turn()
     state = admin.config()
-    back = values_to_restore(entry, state)
+    back = values_to_restore(entry, state, lang)
     if not back:
         journal.follow(entry, "undone", NEVER_SENT if entry.kind == "intent" else "was not in force")
-        return f"{told_values(entry)} already: the change was not in force any more."
+        return say(lang, "back_already", values=told_values(entry, lang))
     journal.follow(entry, "undo_intent")
     restore(admin, back, state)
     journal.follow(entry, "undone")
     admin.release()
-    return f"{told_values(entry)} again."
+    return say(lang, "back_again", values=told_values(entry, lang))
 
 
-def values_to_restore(entry: Entry, state: EngineState) -> dict[str, Value | None]:
+def values_to_restore(entry: Entry, state: EngineState, lang: str = "en") -> dict[str, Value | None]:
     """Knobs that stand at the change's new values, with their old ones. Raises UndoError for any other value."""
     back: dict[str, Value | None] = {}
     for name, old, new in entry.moves:
@@ -151,8 +151,8 @@ def values_to_restore(entry: Entry, state: EngineState) -> dict[str, Value | Non
             continue
         # An intent holds what was asked for; the engine may have rounded it up to whole blocks.
         if now != new and not (entry.kind == "intent" and name == "kv_pool_tokens" and rounded(new, now)):
-            message = f"{name} is {now}, neither {old} (before) nor {new} (after): somebody changed it since."
-            raise UndoError(message, "Set it by hand if it is wrong.")
+            message = say(lang, "changed_since", knob=name, now=now, old=old, new=new)
+            raise UndoError(message, say(lang, "set_by_hand"))
         back[name] = old
     return back
 
@@ -182,16 +182,17 @@ def restore(admin: AdminClient, back: Mapping[str, Value | None], state: EngineS
         return
 
 
-def told_values(entry: Entry) -> str:
+def told_values(entry: Entry, lang: str = "en") -> str:
     """`a is 1 and b is 2`, the values before the change."""
-    return " and ".join(f"{name} is {old}" for name, old, _ in entry.moves)
+    values = [say(lang, "is", knob=name, value=old) for name, old, _ in entry.moves]
+    return say(lang, "and").join(values)
 
 
-def live_action(step: PlanStep) -> LiveAction:
+def live_action(step: PlanStep, lang: str = "en") -> LiveAction:
     """What carries the step out. Raises InfradocError for advice that is not live."""
     action = ACTIONS.get(step.action.name)
     if not isinstance(action, LiveAction):
-        raise InfradocError(f"{step.action.name or step.action.knob} cannot be applied to a running engine.")
+        raise InfradocError(say(lang, "not_running", name=step.action.name or step.action.knob))
     return action
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infradoc.remediation.journal import ChangeRecord
+from infradoc.remediation.words import say
 from infradoc_rules.model import Value
 
 COOLDOWN_SECONDS = 300.0
@@ -24,6 +25,7 @@ class Guard:
     changes: Sequence[ChangeRecord]
     cooldown: float = COOLDOWN_SECONDS
     reverse: float = REVERSE_SECONDS
+    lang: str = "en"
 
     def refusal(self, knob: str, old: Value | None, new: Value, now: float) -> str | None:
         """Why `knob` must not go from `old` to `new` now, as one sentence; None when it may."""
@@ -42,15 +44,16 @@ class Guard:
         if since < 0:  # the clock was set back: as if it had just happened
             since = 0.0
         done = direction(*move)
-        told = f"{move[0]} -> {move[1]}"
+        told = " -> ".join(say(self.lang, "unset") if value is None else str(value) for value in move)
         if since < self.cooldown:
-            return f"In cooldown: changed {since:.0f} s ago ({told}), next change in {self.cooldown - since:.0f} s."
+            left = f"{self.cooldown - since:.0f}"
+            return say(self.lang, "cooldown", since=f"{since:.0f}", move=told, left=left)
         if since >= self.reverse:
             return None
         if change.last.kind == "undone" and wanted == done:
-            return f"This was tried {since:.0f} s ago ({told}) and taken back."
+            return say(self.lang, "tried", since=f"{since:.0f}", move=told)
         if change.last.kind != "undone" and wanted != done:
-            return f"This would reverse the change made {since:.0f} s ago ({told})."
+            return say(self.lang, "reverses", since=f"{since:.0f}", move=told)
         return None
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from infradoc.config import Permissions
 from infradoc.model import Plan, PlanStep
 from infradoc.remediation.actions.all import ACTIONS
-from infradoc.remediation.actions.base import LiveAction, further_values
+from infradoc.remediation.actions.base import LiveAction, further_values, only_at
+from infradoc.remediation.actions.chinese import LOSERS as LOSERS_IN_CHINESE
 from infradoc.remediation.admin import EngineState
 from infradoc.remediation.guard import Guard, direction
+from infradoc.remediation.words import say
 from infradoc_rules.actions import ACTIONS as ACTION_SPECS
 from infradoc_rules.actions import conflicting, means
 from infradoc_rules.model import Action, Finding, Value
@@ -30,6 +32,7 @@ class Context:
     now: float
     engine: EngineState | None = None
     permissions: Permissions | None = None  # None: no configuration; the caller's --apply is the permission
+    lang: str = "en"
 
 
 def make_plan(findings: Sequence[Finding], context: Context, only: str | None = None) -> Plan:
@@ -67,26 +70,27 @@ def why_not(action: Action, context: Context, earlier: Sequence[PlanStep]) -> st
     carried = ACTIONS.get(action.name)
     engine = context.engine
     if engine is None or carried is None:
-        return f"infradoc does not carry out {action.name or action.knob}."
+        return say(context.lang, "not_carried", name=action.name or action.knob)
     if not isinstance(carried, LiveAction):
-        return f"Not a live change: {carried.who}."
+        return say(context.lang, "not_live", who=say(context.lang, carried.who))
     if carried.call:
         return why_no_call(carried, context)
     state = engine.knobs.get(carried.knob)
     if state is None:
-        return f"The engine has no knob {carried.knob}."
+        return say(context.lang, "no_knob", knob=carried.knob)
     if state.change != "live" and not (carried.drains and state.change == "drain"):
-        return f"The engine takes {carried.knob} only at a {state.change}: {action.flag or state.flag}."
+        return say(context.lang, only_at(state.change), knob=carried.knob, flag=action.flag or state.flag)
     try:
-        values = {carried.knob: carried.target_value(action, state), **further_values(action, engine.knobs)}
+        values = {carried.knob: carried.target_value(action, state, context.lang)}
+        values |= further_values(action, engine.knobs, context.lang)
     except ValueError as error:
         return str(error)
-    return contradicts(action, earlier, engine) or next(
+    return contradicts(action, earlier, engine, context.lang) or next(
         (
             reason
             for knob, value in values.items()
             if (
-                reason := not_permitted(knob, context.permissions)
+                reason := not_permitted(knob, context.permissions, context.lang)
                 or context.guard.refusal(knob, engine.knobs[knob].value, value, context.now)
             )
         ),
@@ -96,23 +100,23 @@ def why_not(action: Action, context: Context, earlier: Sequence[PlanStep]) -> st
 
 def why_no_call(carried: LiveAction, context: Context) -> str | None:
     """Why an order that is no setting cannot be given to the engine now; None when it can."""
-    return not_permitted(carried.knob, context.permissions) or context.guard.refusal(
+    return not_permitted(carried.knob, context.permissions, context.lang) or context.guard.refusal(
         carried.knob, None, True, context.now
     )
 
 
-def not_permitted(knob: str, permissions: Permissions | None) -> str | None:
+def not_permitted(knob: str, permissions: Permissions | None, lang: str = "en") -> str | None:
     """Whether the configuration forbids the change."""
     if permissions is None:
         return None
     if not permissions.apply:
-        return "infradoc.toml does not permit changes to this target (permissions.apply)."
+        return say(lang, "no_apply")
     if permissions.knobs and knob not in permissions.knobs:
-        return f"infradoc.toml permits {', '.join(permissions.knobs)}, not {knob} (permissions.knobs)."
+        return say(lang, "no_permission", knobs=", ".join(permissions.knobs), knob=knob)
     return None
 
 
-def contradicts(action: Action, earlier: Sequence[PlanStep], engine: EngineState) -> str | None:
+def contradicts(action: Action, earlier: Sequence[PlanStep], engine: EngineState, lang: str = "en") -> str | None:
     """Whether a better step pushes a knob of this one the other way, or takes the memory that this one gives."""
     against = conflicting(action.name) if action.name in ACTION_SPECS else frozenset()
     ours = ways(action, engine)
@@ -122,9 +126,10 @@ def contradicts(action: Action, earlier: Sequence[PlanStep], engine: EngineState
         if knob is None and step.action.name in against:
             knob = action.knob
             if step.action.knob != knob:
-                return f"{step.finding} wants to {means(step.action.name)}, which works against it, and ranks before."
+                wish = means(step.action.name, lang)
+                return say(lang, "works_against", finding=step.finding, means=wish)
         if knob is not None:
-            return f"{step.finding} wants {knob} the other way, and ranks before."
+            return say(lang, "other_way", finding=step.finding, knob=knob)
     return None
 
 
@@ -162,7 +167,9 @@ def is_order(action: Action) -> bool:
     return isinstance(carried, LiveAction) and bool(carried.call)
 
 
-def loser(action: Action) -> str:
+def loser(action: Action, lang: str = "en") -> str:
     """Who pays for an action."""
     carried = ACTIONS.get(action.name)
-    return carried.loser if carried else ""
+    if carried is None:
+        return ""
+    return LOSERS_IN_CHINESE[action.name] if lang == "zh" else carried.loser

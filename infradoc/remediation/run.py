@@ -20,6 +20,7 @@ from infradoc.remediation.journal import Journal
 from infradoc.remediation.measure import ClientMeasured, Measured, ServerMeasured
 from infradoc.remediation.plan import is_order
 from infradoc.remediation.verify import Case, judge
+from infradoc.remediation.words import say
 from infradoc_rules.engine import RuleResults
 from infradoc_rules.lifecycle import StateName
 from infradoc_rules.model import SignalFrame
@@ -97,13 +98,15 @@ class Fixer:
         clients: ClientLog | None,
         timing: Timing,
         say: Callable[[str], None],
+        lang: str = "en",
     ) -> None:
         self._watcher = watcher
         self._admin = admin
         self._journal = journal
         self._clients = clients
         self._timing = timing
-        self._say = say
+        self._tell = say
+        self._lang = lang
         self._frame: SignalFrame | None = None
         self._silent = 0  # looks in a row at which the rule said nothing
 
@@ -115,13 +118,17 @@ class Fixer:
         """
         begin, end, alone = self._baseline(rule, step)
         applied = self._apply(step) if step is not None else None
-        self._say(f"{told(applied)} ({time.time() - end:.1f} s)")
+        self._say("took", what=told(applied, self._lang), seconds=f"{time.time() - end:.1f}")
         try:
             return self._after(rule, applied, (begin, end), keep, alone)
         except BaseException:
             if applied is not None and not keep:
-                self._say(self._back(applied)[1])
+                self._tell(self._back(applied)[1])
             raise
+
+    def _say(self, key: str, **values: object) -> None:
+        """Narrate one text of `words.TEXTS`."""
+        self._tell(say(self._lang, key, **values))
 
     def _baseline(self, rule: Rule, step: PlanStep | None) -> tuple[float, float, bool]:
         """Begin and end of the window before the change; whether it is an order that no load can be compared for."""
@@ -133,10 +140,10 @@ class Fixer:
         in_flight = bool(self._admin.in_flight().received)
         idle = not in_flight and not ServerMeasured(self._frame, now - _LOOK_BACK, now).load()
         if idle:
-            self._say("no request came of late, so there is nothing to compare; run load beside this for a comparison")
+            self._say("idle")
         if idle and step is not None and is_order(step.action):
             return began, now, True  # what was seen up to here tells what it tells
-        self._say(f"baseline: measuring {seconds:g} s")
+        self._say("baseline", seconds=f"{seconds:g}")
         begin = time.time()
         if self._clients is not None:
             self._clients.forget(begin)
@@ -145,9 +152,9 @@ class Fixer:
 
     def _apply(self, step: PlanStep) -> Applied:
         try:
-            return apply(self._admin, self._journal, step)
+            return apply(self._admin, self._journal, step, self._lang)
         except KeyboardInterrupt:
-            self._say("interrupted while the change was under way: it may still come into force; run `infradoc undo`")
+            self._say("interrupted")
             raise
 
     def _after(
@@ -156,12 +163,8 @@ class Fixer:
         changed = time.time()
         settled = self._wait_for_old(self._timing.settle_limit, rule)
         settle_seconds = time.time() - changed
-        self._say(
-            f"settled after {settle_seconds:.1f} s: "
-            + ("all requests begun before are gone" if settled else "time is up")
-        )
-        limit = f"{self._timing.hold:g} s"
-        self._say(f"waiting for the rule to be quiet, at most {limit}" if alone else f"hold: measuring {limit}")
+        self._say("settled" if settled else "not_settled", seconds=f"{settle_seconds:.1f}")
+        self._say("wait_quiet" if alone else "hold", seconds=f"{self._timing.hold:g}")
         hold_begin = time.time()
         hold = HoldJudge(rule, hold_begin)
         looks = self._watch(self._timing.hold, rule, until=self._is_quiet if alone else None, hold=hold)
@@ -169,7 +172,7 @@ class Fixer:
         self._wait_for_old(self._timing.tail_limit, rule)
         before, after = self._measured(*baseline), self._measured(hold_begin, hold_end)
         quiet = hold.quiet(looks[-1].state if looks else None)
-        verdict = judge(Case(before, after, quiet, rule.id, rule.verify, alone))
+        verdict = judge(Case(before, after, quiet, rule.id, rule.verify, alone, self._lang))
         undone, note = self._conclude(verdict, applied, keep)
         return Outcome(verdict, before, after, applied, settle_seconds, settled, undone, note)
 
@@ -180,25 +183,26 @@ class Fixer:
     def _conclude(self, verdict: Verdict, applied: Applied | None, keep: bool) -> tuple[bool, str]:
         """Journal the verdict and take the change back when it is not better."""
         if applied is None:
-            return False, "No change was made."
+            return False, say(self._lang, "no_change")
         self._journal.follow(applied.entry, "verdict", verdict.verdict)
         if verdict.verdict == "fixed" or keep:
             self._admin.release()
             if applied.action.call:
-                return False, f"{applied.entry.knob} was done once."
-            why = "" if verdict.verdict == "fixed" else " as asked (--keep)"
-            return False, f"{' and '.join(f'{knob} stays at {new}' for knob, _, new in applied.entry.moves)}{why}."
+                return False, say(self._lang, "done_once", knob=applied.entry.knob)
+            moves = [say(self._lang, "stays_at", knob=knob, value=new) for knob, _, new in applied.entry.moves]
+            key = "stays" if verdict.verdict == "fixed" else "stays_as_asked"
+            return False, say(self._lang, key, moves=say(self._lang, "and").join(moves))
         return self._back(applied)
 
     def _back(self, applied: Applied) -> tuple[bool, str]:
         """Take the change back; where the engine or somebody else stands in the way it stays, and the note says so."""
         change = next(c for c in self._journal.changes() if c.intent.change == applied.entry.change)
         try:
-            return True, take_back(self._admin, self._journal, change)
+            return True, take_back(self._admin, self._journal, change, self._lang)
         except UndoError as error:
             return False, str(error)
         except AdminError as error:
-            return False, f"It could not be taken back: {error.message} Try `infradoc undo`."
+            return False, say(self._lang, "back_failed", error=error.message)
 
     def _measured(self, begin: float, end: float) -> Measured:
         """Clients' own measurements where there are any in the window, else the server's."""
@@ -246,14 +250,14 @@ class Fixer:
         return gone
 
 
-def told(applied: Applied | None) -> str:
+def told(applied: Applied | None, lang: str = "en") -> str:
     """The change in words."""
     if applied is None:
-        return "control: nothing is changed"
+        return say(lang, "control")
     if applied.action.call:
-        return f"done: {applied.entry.knob} ({applied.entry.note})"
+        return say(lang, "done", knob=applied.entry.knob, note=applied.entry.note)
     moves = ", ".join(f"{knob} {old} -> {new}" for knob, old, new in applied.entry.moves)
-    return f"applied: {moves}"
+    return say(lang, "applied", moves=moves)
 
 
 __all__ = ["AdminError", "Fixer", "Look", "Outcome", "Timing"]

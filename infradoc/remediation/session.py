@@ -58,6 +58,7 @@ class Session:
         if not found.url:
             raise InfradocError(f"{spec} has no server URL, only files.", "A fix needs a running server.")
         self.spec = spec
+        self.lang = lang
         self.named = spec in config.targets
         if client is not None:
             found = replace(found, client=str(client))
@@ -135,13 +136,14 @@ class Session:
 
     def plan(self, findings: Sequence[Finding], only: str | None, cooldown: float = COOLDOWN_SECONDS) -> Plan:
         """The plan for what was found. Raises AdminError, JournalError."""
-        guard = Guard(self.journal.changes(self.url), cooldown=cooldown)
+        guard = Guard(self.journal.changes(self.url), cooldown=cooldown, lang=self.lang)
         permissions = self.config.permissions if self.named else None
-        return make_plan(findings, Context(self.url, guard, time.time(), self.engine(), permissions), only)
+        context = Context(self.url, guard, time.time(), self.engine(), permissions, self.lang)
+        return make_plan(findings, context, only)
 
     def fixer(self, timing: Timing, say: Callable[[str], None]) -> Fixer:
         """What carries a step out and judges it."""
-        return Fixer(self.monitor, self.admin, self.journal, self.clients, timing, say)
+        return Fixer(self.monitor, self.admin, self.journal, self.clients, timing, say, self.lang)
 
 
 __all__ = ["AdminError", "Session", "Watched"]

@@ -4,53 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import east_asian_width
 
 from infradoc.load.stats import percentile, shown
 from infradoc.model import Plan, PlanStep, Verdict
-from infradoc.plurals import agreeing, counted
-from infradoc.remediation.measure import ClientMeasured, Measured, Quantity
+from infradoc.remediation.measure import CLIENT_LATENCIES, ClientMeasured, Measured, Quantity
 from infradoc.remediation.plan import is_drain, is_live, is_order, loser
 from infradoc.remediation.run import Outcome
+from infradoc.remediation.words import LATENCIES as CALLED
+from infradoc.remediation.words import agreeing_in, check_text, say
 from infradoc_rules.actions import means
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Finding
 from infradoc_rules.schema import VerifyMetric
 
 SHOWN_BLOCKS = 5  # of those that were given back; the data has them all
+COLUMN = 20  # places of a column of numbers
 QUANTILES = (0.5, 0.9, 0.99)
 LEAST_SAMPLES = 2  # in either window: a row of "-" says nothing
-LATENCIES = (
-    ("TTFT", "client_time_to_first_token_seconds", "ttft"),
-    ("ITL", "client_inter_token_latency_seconds", "itl"),
-    ("end-to-end", "client_request_seconds", "e2e"),
-)
-SAID = {  # as `check` names them in the JSON: as people say them
-    **{signal: title for title, signal, _ in LATENCIES},
-    "llm_kv_leaked_block_age_seconds": "age of the oldest leaked block (s)",
-    "llm_generation_tokens_total": "tokens a second",
-    "llm_oom_total": "out-of-memory steps a second",
-    "llm_requests_truncated_total": "cut prompts a second",
-    "torch_alloc_retries_total": "retries of the allocator a second",
-}
+LATENCIES = tuple((CALLED[signal], signal, key) for signal, key in CLIENT_LATENCIES.items())
 Row = tuple[str, str, str]
 
 
-def finding_lines(finding: Finding) -> list[str]:
+def finding_lines(finding: Finding, lang: str = "en") -> list[str]:
     """A finding with its evidence."""
-    lines = [f"finding: {finding.id} ({finding.severity}, confidence {finding.confidence:.2f}): {finding.title}"]
-    lines += [f"  evidence: {agreeing(item.text)}" for item in finding.evidence]
-    lines += [f"  cause:    {agreeing(finding.cause)}", f"  wrong if: {finding.falsifier}"]
+    severity, confidence = say(lang, finding.severity), f"{finding.confidence:.2f}"
+    lines = [say(lang, "finding", id=finding.id, severity=severity, confidence=confidence, title=finding.title)]
+    lines += [say(lang, "evidence", text=agreeing_in(lang, item.text)) for item in finding.evidence]
+    lines += [say(lang, "cause", text=agreeing_in(lang, finding.cause)), say(lang, "falsifier", text=finding.falsifier)]
     return lines
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: Plan, lang: str = "en") -> list[str]:
     """A plan: what would be done first, the alternatives, and what was left out."""
     if not plan.steps and not plan.refused:
-        return ["plan: nothing to change"]
-    lines = ["plan:"]
+        return [say(lang, "plan_empty")]
+    lines = [say(lang, "plan")]
     for place, step in enumerate(plan.steps, 1):
-        lines += step_lines(place, step)
-    lines += [f"  left out: {knob_text(knob)}: {reason}" for knob, reason in plan.refused]
+        lines += step_lines(place, step, lang)
+    lines += [say(lang, "left_out", knob=knob_text(knob), reason=reason) for knob, reason in plan.refused]
     return lines
 
 
@@ -60,63 +52,96 @@ def knob_text(knob: str) -> str:
     return knob if known else knob.replace("_", " ")
 
 
-def step_lines(place: int, step: PlanStep) -> list[str]:
+def step_lines(place: int, step: PlanStep, lang: str = "en") -> list[str]:
     """One step with its cost and who pays."""
     action = step.action
     live = action.live and is_live(action)
-    how = ("live, through a drain" if is_drain(action) else "live") if live else "restart" if action.flag else "by hand"
-    risk = f"{action.risk}, nothing to take back" if is_order(action) else action.risk
-    flag = f"; {action.flag}" if action.flag else ""
-    lines = [f"  {place}. {change_of(step)}  [{how}, {risk}{flag}]  for {step.finding}"]
-    lines.append(f"     why:   {agreeing(action.why)}")
+    how = ("drain" if is_drain(action) else "live") if live else "restart" if action.flag else "by_hand"
+    risk = say(lang, action.risk)
+    head = {
+        "place": place,
+        "change": change_of(step, lang),
+        "how": say(lang, how),
+        "risk": say(lang, "no_way_back", risk=risk) if is_order(action) else risk,
+        "flag": say(lang, "step_flag", flag=action.flag) if action.flag else "",
+        "finding": step.finding,
+    }
+    lines = [say(lang, "step", **head), say(lang, "why", text=agreeing_in(lang, action.why))]
     if action.cost:
-        lines.append(f"     cost:  {agreeing(action.cost)}")
+        lines.append(say(lang, "cost", text=agreeing_in(lang, action.cost)))
     if loser(action):
-        lines.append(f"     loser: {loser(action)}")
+        lines.append(say(lang, "loser", text=loser(action, lang)))
     return lines
 
 
-def change_of(step: PlanStep) -> str:
+def change_of(step: PlanStep, lang: str = "en") -> str:
     """What a step changes, all its knobs; what has no values, such as an order, in words."""
     action = step.action
     if is_order(action) or (action.from_value is None and action.to_value is None):
-        return means(action.name) or f"{action.change} {knob_text(action.knob)}"
+        return means(action.name, lang) or say(lang, action.change, knob=knob_text(action.knob))
     old = dict(step.undo_also)
     moves = [(action.knob, action.from_value, action.to_value)]
     moves += [(knob, old.get(knob), value) for knob, value in action.also if knob in old or not old]
-    return " and ".join(f"{knob} {plain(before)} -> {plain(after)}" for knob, before, after in moves)
+    texts = [f"{knob} {plain(before, lang)} -> {plain(after, lang)}" for knob, before, after in moves]
+    return say(lang, "and").join(texts)
 
 
-def plain(value: object) -> str:
+def plain(value: object, lang: str = "en") -> str:
     """A knob's value for people."""
-    return "unset" if value is None else str(value)
+    return say(lang, "unset") if value is None else str(value)
 
 
-def compare_lines(before: Measured, after: Measured) -> list[str]:
+def compare_lines(before: Measured, after: Measured, lang: str = "en") -> list[str]:
     """The before/after table of two windows."""
-    where = "at the client" if after.source == "client" else "by the server (no client measurements)"
     if not before.load() and not after.load():
-        return ["nothing to compare: no load before or after"]
-    rows = [("", f"before ({before.end - before.begin:.0f} s)", f"after ({after.end - after.begin:.0f} s)")]
-    rows += latency_rows(before, after)
-    rows += [throughput_row("tokens/s", before.tokens_per_second(), after.tokens_per_second())]
-    if before.documents_per_second().n or after.documents_per_second().n:
-        rows.append(throughput_row("documents/s", before.documents_per_second(), after.documents_per_second()))
-    failed = [f"{bad} of {total}" for bad, total in (before.errors(), after.errors())]
-    rows.append(("failed requests", failed[0], failed[1]))
-    cut = [before.cut_prompts(), after.cut_prompts()]
-    if any(count for count, _ in cut):
-        rows.append(("cut prompts", f"{cut[0][0]} of {cut[0][1]}", f"{cut[1][0]} of {cut[1][1]}"))
-    width = max(len(row[0]) for row in rows)
-    return [f"measured {where}:"] + [f"  {name:<{width}}  {one:>20}  {two:>20}" for name, one, two in rows]
+        return [say(lang, "no_load")]
+    spans = [f"{window.end - window.begin:.0f}" for window in (before, after)]
+    rows = [("", say(lang, "before", seconds=spans[0]), say(lang, "after", seconds=spans[1]))]
+    rows += latency_rows(before, after, lang)
+    rows += [throughput_row(say(lang, "tokens/s"), before.tokens_per_second(), after.tokens_per_second())]
+    documents = before.documents_per_second(), after.documents_per_second()
+    if documents[0].n or documents[1].n:
+        rows.append(throughput_row(say(lang, "documents/s"), *documents))
+    rows.append(shares_row(lang, "failed_requests", before.errors(), after.errors()))
+    if before.cut_prompts()[0] or after.cut_prompts()[0]:
+        rows.append(shares_row(lang, "cut_prompts", before.cut_prompts(), after.cut_prompts()))
+    width = max(cell_len(row[0]) for row in rows)
+    head = say(lang, "at_client" if after.source == "client" else "by_server")
+    return [head] + [f"  {padded(name, width)}  {flush(one)}  {flush(two)}" for name, one, two in rows]
 
 
-def latency_rows(before: Measured, after: Measured) -> list[Row]:
+def shares_row(lang: str, key: str, before: tuple[int, int], after: tuple[int, int]) -> Row:
+    """So many of so many, before and after."""
+    texts = [say(lang, "of", count=count, total=total) for count, total in (before, after)]
+    return say(lang, key), texts[0], texts[1]
+
+
+def padded(text: str, width: int) -> str:
+    """Text in a column; a Chinese character takes two places of a terminal."""
+    return text + " " * (width - cell_len(text))
+
+
+def flush(text: str) -> str:
+    """Text at the right end of its column."""
+    return " " * (COLUMN - cell_len(text)) + text
+
+
+def cell_len(text: str) -> int:
+    """Places that the text takes on a terminal."""
+    return sum(2 if east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def latency_rows(before: Measured, after: Measured, lang: str = "en") -> list[Row]:
     """P50, P90 and P99 of each latency, by class where the clients say it."""
     found: list[tuple[str, Quantity, Quantity, float]] = []
     if isinstance(before, ClientMeasured) and isinstance(after, ClientMeasured):
         found = [
-            (f"{cls} {title} P{q * 100:.0f}", exact(before, cls, key, q), exact(after, cls, key, q), q)
+            (
+                f"{cls} {check_text(lang, title)} P{q * 100:.0f}",
+                exact(before, cls, key, q),
+                exact(after, cls, key, q),
+                q,
+            )
             for cls in sorted({*before.load(), *after.load()})
             for title, _, key in LATENCIES
             for q in QUANTILES
@@ -125,9 +150,10 @@ def latency_rows(before: Measured, after: Measured) -> list[Row]:
         for title, signal, _ in LATENCIES:
             for q in QUANTILES:
                 metric = VerifyMetric(signal=signal, quantile=q, at_most=1.0)
-                found.append((f"{title} P{q * 100:.0f}", before.metric(metric), after.metric(metric), q))
+                name = f"{check_text(lang, title)} P{q * 100:.0f}"
+                found.append((name, before.metric(metric), after.metric(metric), q))
     shown_rows = [row for row in found if max(row[1].n, row[2].n) >= LEAST_SAMPLES]
-    return [(name, cell(one, q), cell(two, q)) for name, one, two, q in shown_rows]
+    return [(name, cell(one, q, lang), cell(two, q, lang)) for name, one, two, q in shown_rows]
 
 
 def exact(measured: ClientMeasured, cls: str, key: str, q: float) -> Quantity:
@@ -136,13 +162,12 @@ def exact(measured: ClientMeasured, cls: str, key: str, q: float) -> Quantity:
     return Quantity(percentile(samples, q), len(samples))
 
 
-def cell(quantity: Quantity, q: float) -> str:
+def cell(quantity: Quantity, q: float, lang: str = "en") -> str:
     """A quantile with its number of samples."""
-    return (
-        f"{shown(quantity.value, quantity.n, q)} s (n {quantity.n})"
-        if quantity.value is not None
-        else (f"{shown(None, quantity.n, q)} (n {quantity.n})")
-    )
+    value = shown(quantity.value, quantity.n, q)
+    if quantity.value is None:
+        return f"{value} (n {quantity.n})"
+    return say(lang, "seconds_cell", value=value, n=quantity.n)
 
 
 def throughput_row(name: str, before: Quantity, after: Quantity) -> Row:
@@ -151,26 +176,17 @@ def throughput_row(name: str, before: Quantity, after: Quantity) -> Row:
     return name, texts[0], texts[1]
 
 
-def check_lines(verdict: Verdict) -> list[str]:
+def check_lines(verdict: Verdict, lang: str = "en") -> list[str]:
     """Each condition of a verdict with its bound."""
-    words = {True: "met", False: "NOT met", None: "cannot tell"}
+    words = {True: "met", False: "not_met", None: "cannot_tell"}
     lines = []
     for check in verdict.checks:
-        bound = "" if check.ratio_limit is None else f", bound {check.ratio_limit:g} x before"
-        numbers = (
-            ""
-            if check.before is None and check.after is None
-            else f": {number(check.before)} -> {number(check.after)}{bound}"
-        )
-        lines.append(f"  {words[check.passed]:<11} {in_words(check.name)}{numbers}")
+        bound = "" if check.ratio_limit is None else say(lang, "bound", limit=f"{check.ratio_limit:g}")
+        ends = {"before": number(check.before), "after": number(check.after)}
+        silent = check.before is None and check.after is None
+        numbers = "" if silent else say(lang, "numbers", bound=bound, **ends)
+        lines.append(f"  {padded(say(lang, words[check.passed]), 11)} {check_text(lang, check.name)}{numbers}")
     return lines
-
-
-def in_words(text: str) -> str:
-    """A check or a reason with names of signals as people say them."""
-    for signal, said in SAID.items():
-        text = text.replace(signal, said)
-    return text
 
 
 def number(value: float | None) -> str:
@@ -178,25 +194,33 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def outcome_lines(outcome: Outcome) -> list[str]:
-    """Table, checks, and what became of the change; without the verdict line."""
-    lines = told_lines(outcome)
-    lines += compare_lines(outcome.before, outcome.after)
-    lines += ["checks:", *check_lines(outcome.verdict), f"  {in_words(outcome.verdict.reason)}", f"  {outcome.note}"]
-    return lines
+def outcome_lines(outcome: Outcome, lang: str = "en") -> list[str]:
+    """Table, checks, and what became of the change; without the verdict line.
+
+    The reason and the note are in the language that the fix was run in.
+    """
+    lines = told_lines(outcome, lang)
+    lines += compare_lines(outcome.before, outcome.after, lang)
+    lines += [say(lang, "checks"), *check_lines(outcome.verdict, lang)]
+    return [*lines, f"  {outcome.verdict.reason}", f"  {outcome.note}"]
 
 
-def told_lines(outcome: Outcome) -> list[str]:
+def verdict_line(verdict: Verdict, lang: str = "en") -> str:
+    """The last line."""
+    return say(lang, "verdict", verdict=verdict.verdict, word=say(lang, verdict.verdict))
+
+
+def told_lines(outcome: Outcome, lang: str = "en") -> list[str]:
     """What the engine told when it did something once: blocks with their last owner and age."""
     told = outcome.applied.told if outcome.applied is not None else {}
     blocks = reclaimed_blocks(told)
     lines = [
-        f"  block {row['block']}, last of request {row['owner']}, lost for {float(row['age_seconds']):.1f} s"
+        say(lang, "block", block=row["block"], owner=row["owner"], age=f"{float(row['age_seconds']):.1f}")
         for row in blocks[:SHOWN_BLOCKS]
     ]
     more = len(blocks) - len(lines)
-    lines += [f"  and {more} more"] if more > 0 else []
-    return [f"given back: {counted(len(blocks), 'leaked block')}, the oldest first", *lines] if blocks else []
+    lines += [say(lang, "more", n=more)] if more > 0 else []
+    return [agreeing_in(lang, say(lang, "given_back", n=len(blocks))), *lines] if blocks else []
 
 
 def reclaimed_blocks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -8,10 +8,12 @@ and both are taken back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from infradoc.model import Check, Verdict, VerdictName
 from infradoc.remediation.measure import LoadShape, Measured, Quantity
+from infradoc.remediation.words import check_text, say
 from infradoc_rules.model import Value
 from infradoc_rules.schema import Verify, VerifyMetric
 
@@ -32,6 +34,7 @@ class Case:
     rule: str
     verify: Verify
     alone: bool = False  # something done once on an engine without load: there is nothing to compare
+    lang: str = "en"  # of the reason; names of checks are the same in every language
 
 
 def judge(case: Case) -> Verdict:
@@ -40,12 +43,12 @@ def judge(case: Case) -> Verdict:
         return judge_alone(case)
     checks = (rule_check(case), *metric_checks(case), *throughput_checks(case), error_check(case), *cut_checks(case))
     facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
-    difference = load_difference(case.before.load(), case.after.load())
+    difference = load_difference(case.before.load(), case.after.load(), case.lang)
     if difference is not None:
         return Verdict("inconclusive", checks, difference, facts)
     name, reason = conclude(case, checks)
     if case.after.source == "server":
-        reason += " Measured by the server itself: what waits in front of it is not seen."
+        reason += say(case.lang, "server_only")
     return Verdict(name, checks, reason, facts)
 
 
@@ -56,24 +59,29 @@ def judge_alone(case: Case) -> Verdict:
     facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
     failed = [check.name for check in checks if check.passed is False]
     if failed:
-        return Verdict("not_fixed", checks, f"Not met: {'; '.join(failed)}.", facts)
+        return Verdict("not_fixed", checks, say(case.lang, "failed_checks", checks=joined(failed, case.lang)), facts)
     if case.quiet is None:
-        return Verdict("inconclusive", checks, f"{case.rule} could not be judged without load.", facts)
-    return Verdict("fixed", checks, "Done, and the rule is quiet. Nothing to compare: no load.", facts)
+        return Verdict("inconclusive", checks, say(case.lang, "no_judgement", rule=case.rule), facts)
+    return Verdict("fixed", checks, say(case.lang, "fixed_alone"), facts)
 
 
 def conclude(case: Case, checks: tuple[Check, ...]) -> tuple[VerdictName, str]:
     """Name and reason from the checks."""
     losses = clear_losses(case, checks)
     if losses:
-        return "worse", f"After the change: {'; '.join(losses)}."
+        return "worse", say(case.lang, "after_change", losses=say(case.lang, "between").join(losses))
     failed = [check.name for check in checks if check.passed is False]
     if failed:
-        return "not_fixed", f"Not met: {'; '.join(failed)}."
+        return "not_fixed", say(case.lang, "failed_checks", checks=joined(failed, case.lang))
     unknown = [check.name for check in checks if check.passed is None]
     if unknown:
-        return "inconclusive", f"Too few samples to judge: {'; '.join(unknown)}."
-    return "fixed", "The rule is quiet, what it names is better, throughput and errors are within their bounds."
+        return "inconclusive", say(case.lang, "too_few", checks=joined(unknown, case.lang))
+    return "fixed", say(case.lang, "all_met")
+
+
+def joined(names: Sequence[str], lang: str) -> str:
+    """Names of checks in one line."""
+    return say(lang, "between").join(check_text(lang, name) for name in names)
 
 
 def rule_check(case: Case) -> Check:
@@ -171,12 +179,18 @@ def clear_losses(case: Case, checks: tuple[Check, ...]) -> list[str]:
         metric = metrics.get(check.name)
         loss = min(CLEAR_LOSS, case.verify.throughput_at_least)  # a rule may say that its fix costs more
         if check.name in ("tokens/s", "documents/s") and steady and check.after < loss * check.before:
-            found.append(f"{check.name} fell from {check.before:.3g} to {check.after:.3g}")
+            found.append(moved(case, "fell", check_text(case.lang, check.name), check, ".3g"))
         elif check.name.startswith("share of errors") and check.after > check.before + ERRORS_UP:
-            found.append(f"errors rose from {check.before:.1%} to {check.after:.1%}")
+            found.append(moved(case, "rose", say(case.lang, "errors"), check, ".1%"))
         elif metric is not None and slower(metric, check.before, check.after):
-            found.append(f"{check.name} rose from {check.before:.3g} to {check.after:.3g}")
+            found.append(moved(case, "rose", check_text(case.lang, check.name), check, ".3g"))
     return found
+
+
+def moved(case: Case, how: str, what: str, check: Check, form: str) -> str:
+    """`what` fell or rose, with both numbers."""
+    assert check.before is not None and check.after is not None
+    return say(case.lang, how, what=what, before=format(check.before, form), after=format(check.after, form))
 
 
 def slower(metric: VerifyMetric, before: float, after: float) -> bool:
@@ -184,20 +198,20 @@ def slower(metric: VerifyMetric, before: float, after: float) -> bool:
     return metric.at_most is not None and (metric.quantile or 1.0) <= 0.9 and after > CLEARLY_SLOWER * before
 
 
-def load_difference(before: dict[str, LoadShape], after: dict[str, LoadShape]) -> str | None:
+def load_difference(before: dict[str, LoadShape], after: dict[str, LoadShape], lang: str = "en") -> str | None:
     """Why the two windows did not see the same load, as one sentence; None when they did."""
     if not before or not after:
-        return "There was no load to measure in one of the two windows."
+        return say(lang, "no_load_once")
     for name in sorted({*before, *after}):
         if name not in before or name not in after:
-            return f"The load changed: class {name} was not sent in both windows."
-        what = differs(before[name], after[name])
+            return say(lang, "class_missing", name=name)
+        what = differs(before[name], after[name], lang)
         if what is not None:
-            return f"The load changed: {what} of class {name}."
+            return say(lang, "load_changed", what=what, name=name)
     return None
 
 
-def differs(before: LoadShape, after: LoadShape) -> str | None:
+def differs(before: LoadShape, after: LoadShape, lang: str = "en") -> str | None:
     """What differs between two shapes.
 
     A closed loop keeps its concurrency, an open one its arrivals: one is enough. Where clients wait and pace
@@ -205,13 +219,13 @@ def differs(before: LoadShape, after: LoadShape) -> str | None:
     """
     moved = not (near(before.concurrency, after.concurrency) or near(before.arrivals, after.arrivals))
     if moved and (after.concurrency > before.concurrency) == (after.arrivals > before.arrivals):
-        return f"{before.concurrency:.1f} requests in flight before and {after.concurrency:.1f} after"
+        return say(lang, "in_flight", before=f"{before.concurrency:.1f}", after=f"{after.concurrency:.1f}")
     if min(before.n, after.n) < MIN_SAMPLES:
         return None
     if before.prompt is not None and after.prompt is not None and not near(before.prompt, after.prompt):
-        return f"mean prompt length {before.prompt:.0f} before and {after.prompt:.0f} after"
+        return say(lang, "prompt_length", before=f"{before.prompt:.0f}", after=f"{after.prompt:.0f}")
     if before.max_tokens is not None and after.max_tokens is not None and not near(before.max_tokens, after.max_tokens):
-        return f"mean max_tokens {before.max_tokens:.0f} before and {after.max_tokens:.0f} after"
+        return say(lang, "mean_max_tokens", before=f"{before.max_tokens:.0f}", after=f"{after.max_tokens:.0f}")
     return None
 
 

@@ -78,7 +78,8 @@ def test_refusals_offer_settings_that_fit(change: dict[str, int]) -> None:
     assert error.account["weights"] == ask.weight_bytes
     names = {"device_memory_bytes": "device_bytes", "kv_pool_tokens": "pool_tokens"}
     for knob, value in error.fits.items():
-        assert f"--{knob.replace('_', '-')} {value}" in str(error)
+        shown = f"{value // MIB}MiB" if knob == "device_memory_bytes" else value
+        assert f"--{knob.replace('_', '-')} {shown}" in str(error)
         size_pool(replace(ask, **{names.get(knob, knob): value}))  # does fit
 
 
@@ -259,7 +260,8 @@ print(json.dumps([str(refusal), refusal.fits, refusal.account, fitting.num_block
     assert message.startswith(says) and "\n" not in message and message.endswith(".")
     assert fits and account["weights"] > 500 * MIB
     for knob, value in fits.items():
-        assert f"--{knob.replace('_', '-')} {value}" in message
+        shown = f"{value // MIB}MiB" if knob == "device_memory_bytes" else value
+        assert f"--{knob.replace('_', '-')} {shown}" in message
 
 
 @linux

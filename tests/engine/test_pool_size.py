@@ -53,7 +53,7 @@ def test_another_process_is_named_and_more_of_the_device_is_offered() -> None:
     with pytest.raises(NotEnoughMemory) as caught:
         size_pool(replace(ASK, other_bytes=55_000 * MIB))
     text = str(caught.value)
-    assert "other processes and the driver 55000 MiB" in text and "CUDA graphs 500" in text and "\n" not in text
+    assert "other processes and the driver 55000 MiB" in text and "CUDA graphs 500 MiB" in text and "\n" not in text
     assert "device_memory_bytes" not in caught.value.fits  # a GPU has what it has
     assert caught.value.fits["gpu_memory_utilization"] == 0.907
     assert "--gpu-memory-utilization 0.907 or --max-model-len" in text
@@ -96,7 +96,7 @@ def test_every_offered_setting_fits(others: int, graphs: int, length: int, token
 
 def test_weights_that_do_not_fit_say_who_holds_the_rest() -> None:
     error = weights_refusal("m", 30_000 * MIB, 45_000 * MIB, 80_000 * MIB, 0.9)
-    assert "take 30000 MiB" in str(error) and "hold 45000" in str(error)
+    assert "take 30000 MiB" in str(error) and "hold 45000 MiB" in str(error)
     assert error.fits == {"gpu_memory_utilization": 0.938} and error.account["other"] == 45_000 * MIB
     none = weights_refusal("m", 60_000 * MIB, 45_000 * MIB, 80_000 * MIB, 0.9)
     assert not none.fits and NOTHING_FITS in str(none)
@@ -104,7 +104,7 @@ def test_weights_that_do_not_fit_say_who_holds_the_rest() -> None:
 
 def test_graphs_without_memory_name_the_way_out() -> None:
     error = graph_refusal(64, {"weights": 100 * MIB, "kv": 0, "other": 7 * MIB}, 200 * MIB)
-    assert "weights 100, other 7" in str(error) and "--enforce-eager" in str(error) and "\n" not in str(error)
+    assert "weights 100 MiB, other 7 MiB" in str(error) and "--enforce-eager" in str(error) and "\n" not in str(error)
     assert error.fits == {"enforce_eager": True}
 
 

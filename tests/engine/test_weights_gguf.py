@@ -99,13 +99,13 @@ def test_missing_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (MAGIC, "the version needs 4 bytes"),
+        (MAGIC, "the version needs 4 bytes and 0 bytes are left"),
         (header(version=1), "version 1"),
         (MAGIC + b"\x00\x00\x00\x03" + u64(0) * 2, "big-endian"),
         (header(pairs=2**63), "table of 9223372036854775808 keys"),
         (header(tensors=2**62), "table of 4611686018427387904 tensors"),
         (header(pairs=1) + u64(2**60) + b"x" * 20, "a key name claims"),
-        (header(pairs=1) + text("k") + u32(8) + u64(2**61) + b"x", "key k needs 2305843009213693952 bytes"),
+        (header(pairs=1) + text("k") + u32(8) + u64(2**61) + b"x", "key k needs 2 EiB and 1 byte are left"),
         (header(pairs=1) + text("k") + u32(9) + u32(8) + u64(2**61), "with 2305843009213693952 strings"),
         (header(pairs=1) + text("k") + u32(9) + u32(4) + u64(2**62), "with 4611686018427387904 items"),
         (header(pairs=1) + text("k") + u32(9) + u32(8) + u64(1) + u64(99), "string 0 claims 99 bytes"),
@@ -127,11 +127,14 @@ def test_hostile_headers(tmp_path: Path, content: bytes, says: str) -> None:
     [
         (text("t") + u32(5) + u64(1) * 5 + u32(0) + u64(0), "5 dimensions"),
         (text("t") + u32(0) + u32(0) + u64(0) + b"x" * 16, "0 dimensions"),
-        (text("t") + u32(2) + u64(2**40) + u64(2**40) + u32(0) + u64(0), "ends at byte 48357032784585"),
+        (
+            text("t") + u32(2) + u64(2**40) + u64(2**40) + u32(0) + u64(0),
+            "of at least 4 YiB",
+        ),
         (text("t") + u32(1) + u64(0) + u32(0) + u64(0), "does not fill blocks"),
         (text("t") + u32(1) + u64(31) + u32(3) + u64(0), "blocks of 32"),
         (text("t") + u32(1) + u64(32) + u32(999) + u64(0), "unknown type 999"),
-        (text("t") + u32(1) + u64(1) + u32(0) + u64(2**64 - 32), "ends at byte"),
+        (text("t") + u32(1) + u64(1) + u32(0) + u64(2**64 - 32), "cut short"),
         (text("t") + u32(1) + u64(1) + u32(0) + u64(7), "not a multiple of 32"),
     ],
 )
@@ -183,19 +186,19 @@ def test_wrong_shape_and_unknown_tensor(tiny_gguf: Callable[..., Path]) -> None:
     def wrong(writer: Any) -> None:
         writer.add_tensor("blk.0.attn_q.weight", np.zeros((32, 16), np.float32))
 
-    with pytest.raises(ModelFileError, match=r"blk\.0\.attn_q\.weight: shape \(32, 16\) where \(32, 32\)"):
+    with pytest.raises(ModelFileError, match=r"shape \(32, 16\) where .*\(32, 32\) \(tensor blk\.0\.attn_q\.weight\)"):
         open_model(tiny_gguf(skip=["blk.0.attn_q.weight"], edit=wrong))
 
     def bias(writer: Any) -> None:
         writer.add_tensor("blk.0.attn_q.bias", np.zeros(32, np.float32))
 
-    with pytest.raises(ModelFileError, match=r"blk\.0\.attn_q\.bias: a Llama model has no such tensor"):
+    with pytest.raises(ModelFileError, match=r"a Llama model does not have \(tensor blk\.0\.attn_q\.bias\)"):
         open_model(tiny_gguf(seed=1, edit=bias))
 
 
 def test_no_tokenizer(tiny_gguf: Callable[..., Path]) -> None:
     path = tiny_gguf(tokenizer=False)
-    with pytest.raises(ModelFileError, match=r"tokenizer\.ggml\.tokens: it is missing") as caught:
+    with pytest.raises(ModelFileError, match=r"is missing in it \(key tokenizer\.ggml\.tokens\)") as caught:
         open_model(path)
     one_sentence(str(caught.value), path)
 

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from infradoc_engine.requests import ClientGone
 from infradoc_engine.server.errors import ApiError
+from infradoc_engine.sizes import size_text
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -18,14 +19,14 @@ async def read_body(request: Request, limit: int) -> bytes:
     """The whole body; ApiError 413 as soon as it is known to be longer than `limit` bytes."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
-        raise _too_large(int(declared), limit)
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > limit:
-                raise _too_large(size, limit)
+                raise _too_large(limit)
             parts.append(part)
     except ClientDisconnect:
         raise ClientGone from None
@@ -75,6 +76,6 @@ def _kind(content: object) -> str:
     return {list: "an array", str: "a string", type(None): "null"}.get(type(content), "a number or a boolean")
 
 
-def _too_large(size: int, limit: int) -> ApiError:
-    message = f"The body has {size} bytes or more; at most {limit} are taken (--max-body-bytes)."
+def _too_large(limit: int) -> ApiError:
+    message = f"The request body is larger than {size_text(limit)}, the most that is taken (--max-body-bytes sets it)."
     return ApiError(413, message, code="body_too_large")

@@ -10,5 +10,10 @@ class ModelFileError(Exception):
 
 
 def bad_file(path: Path, where: str, what: str, next_step: str) -> ModelFileError:
-    """Words a fault in one file; `where` is an offset, a key or a tensor name."""
-    return ModelFileError(f"Cannot load the model: {path}, {where}: {what}; {next_step}.")
+    """Words a fault in one file: what it means, then `where` in the file's own terms (an offset, a key, a tensor)."""
+    return ModelFileError(f"Cannot load the model {path}: {what}{f' ({where})' if where else ''}; {next_step}.")
+
+
+def missing_weights(count: int) -> str:
+    """The sentence part for tensors that a model must have and this file has not."""
+    return f"{count} of the model's weight tensors {'is' if count == 1 else 'are'} missing"

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from infradoc_engine.tokenizer import build_bpe
 from infradoc_engine.weights.config import KNOWN_ARCHITECTURES, ModelConfig, expected_shapes, unknown_architecture
-from infradoc_engine.weights.errors import bad_file
+from infradoc_engine.weights.errors import bad_file, missing_weights
 from infradoc_engine.weights.gguf_header import GGUFHeader, TensorInfo, read_header
 
 _CONVERT = "convert the model again with a current converter"
@@ -67,7 +67,10 @@ class GGUFModel:
             return dequantize(raw.reshape(*info.shape[:-1], -1), info.type)
         except NotImplementedError:
             raise bad_file(
-                self.path, f"tensor {info.name}", f"type {info.type.name} cannot be dequantised", "use Q4_1 or Q8_0"
+                self.path,
+                f"tensor {info.name}",
+                f"its weights are stored as {info.type.name}, which cannot be dequantised here",
+                "use a file in Q4_1 or Q8_0",
             ) from None
 
     def tokenizer(self) -> Tokenizer:
@@ -86,9 +89,11 @@ def _map(path: Path) -> mmap.mmap:
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except ValueError:
-        raise bad_file(path, "offset 0", "the file is empty", "download it again") from None
+        raise bad_file(path, "", "the file is empty", "download it again") from None
     except OSError as error:
-        raise bad_file(path, "opening it", error.strerror or str(error), "check the path and its rights") from None
+        raise bad_file(
+            path, "", f"it cannot be opened: {error.strerror or error}", "check the path and its rights"
+        ) from None
 
 
 def _optional_str(value: object) -> str | None:
@@ -104,9 +109,12 @@ class _Metadata:
     def get(self, key: str, kinds: tuple[type, ...], default: object = ...) -> Any:
         value = self._header.metadata.get(key, default)
         if value is ...:
-            raise bad_file(self._header.path, f"key {key}", "it is missing", _CONVERT)
+            raise bad_file(
+                self._header.path, f"key {key}", "a setting that the engine needs is missing in it", _CONVERT
+            )
         if value is not default and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            raise bad_file(self._header.path, f"key {key}", f"its value {str(value)[:40]!r} has a wrong type", _CONVERT)
+            what = f"one of its settings has a value of the wrong type, {str(value)[:40]!r}"
+            raise bad_file(self._header.path, f"key {key}", what, _CONVERT)
         return value
 
 
@@ -114,9 +122,10 @@ def _config(header: GGUFHeader) -> ModelConfig:
     meta = _Metadata(header)
     arch: str = meta.get("general.architecture", (str,))
     if arch not in KNOWN_ARCHITECTURES:
-        raise bad_file(header.path, "key general.architecture", unknown_architecture(arch), "pick another model")
+        raise bad_file(header.path, "", unknown_architecture(arch), "pick another model")
     if "rope_freqs.weight" in header.tensors or meta.get(f"{arch}.rope.scaling.type", (str,), "none") != "none":
-        raise bad_file(header.path, "rope scaling", "scaled rotary positions are not supported", "pick another model")
+        what = "it extends its context by scaled rotary positions (RoPE scaling), which are not supported"
+        raise bad_file(header.path, "", what, "pick another model")
     heads: int = meta.get(f"{arch}.attention.head_count", (int,))
     hidden: int = meta.get(f"{arch}.embedding_length", (int,))
     head_dim: int = meta.get(f"{arch}.attention.key_length", (int,), hidden // max(heads, 1))
@@ -147,7 +156,7 @@ def _config(header: GGUFHeader) -> ModelConfig:
     if problem is None and len(tokens) > config.vocab_size:
         problem = f"{len(tokens)} tokens but only {config.vocab_size} embeddings"
     if problem:
-        raise bad_file(header.path, "its metadata", problem, _CONVERT)
+        raise bad_file(header.path, "", f"its settings cannot be right: {problem}", _CONVERT)
     return config
 
 
@@ -173,15 +182,15 @@ def _canonical_names(header: GGUFHeader, config: ModelConfig) -> dict[str, str]:
     for info in header.tensors.values():
         name = _canonical_name(info.name)
         if name is None or name not in wanted:
-            raise bad_file(header.path, f"tensor {info.name}", "a Llama model has no such tensor", "pick another model")
+            what = "it holds weights that a Llama model does not have"
+            raise bad_file(header.path, f"tensor {info.name}", what, "pick another model")
         if info.shape != wanted[name]:
-            raise bad_file(
-                header.path, f"tensor {info.name}", f"shape {info.shape} where {wanted[name]} is needed", _CONVERT
-            )
+            what = f"weights have the shape {info.shape} where the model's settings need {wanted[name]}"
+            raise bad_file(header.path, f"tensor {info.name}", what, _CONVERT)
         names[info.name] = name
     missing = [name for name in wanted if name not in names.values()]
     if missing:
-        raise bad_file(header.path, f"tensor {missing[0]}", f"it and {len(missing) - 1} more are missing", _CONVERT)
+        raise bad_file(header.path, f"first of them: {missing[0]}", missing_weights(len(missing)), _CONVERT)
     return names
 
 
@@ -207,7 +216,7 @@ def _tokenizer(header: GGUFHeader) -> Tokenizer:
     kind: str = meta.get("tokenizer.ggml.model", (str,))
     if kind != "gpt2":
         raise bad_file(
-            header.path, "key tokenizer.ggml.model", f"{kind!r} is not known (gpt2 is)", "use a model folder"
+            header.path, "", f"a tokenizer of the kind {kind!r} is not known (gpt2 is)", "use a model folder"
         )
     try:
         return build_bpe(
@@ -218,7 +227,9 @@ def _tokenizer(header: GGUFHeader) -> Tokenizer:
             bos_id=_bos_to_add(meta),
         )
     except ValueError as error:
-        raise bad_file(header.path, "its tokenizer", str(error), "use a model folder with tokenizer.json") from None
+        raise bad_file(
+            header.path, "", f"its tokenizer is faulty: {error}", "use a model folder with tokenizer.json"
+        ) from None
 
 
 def _bos_to_add(meta: _Metadata) -> int | None:

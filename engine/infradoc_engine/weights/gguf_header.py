@@ -14,6 +14,7 @@ from typing import Any
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
+from infradoc_engine.sizes import size_text
 from infradoc_engine.weights.errors import ModelFileError, bad_file
 
 MAGIC = b"GGUF"
@@ -25,7 +26,8 @@ MAX_DIMS = 4
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _U64 = struct.Struct("<Q")
-_DOWNLOAD = "the file is damaged or cut short, download it again"
+_DAMAGED = "the file is damaged or cut short"
+_DOWNLOAD = "download it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,17 @@ class _Cursor:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.pos, self.size = path, data, 0, len(data)
 
-    def fail(self, what: str, at: int | None = None, next_step: str = _DOWNLOAD) -> ModelFileError:
-        return bad_file(self.path, f"offset {self.pos if at is None else at}", what, next_step)
+    def fail(
+        self, detail: str, at: int | None = None, next_step: str = _DOWNLOAD, means: str = _DAMAGED
+    ) -> ModelFileError:
+        """`means` for people; `detail` and the offset in bytes for whoever looks into the file."""
+        where = f"offset {self.pos if at is None else at}"
+        return bad_file(self.path, f"{detail}, {where}" if detail else where, means, next_step)
 
     def need(self, num_bytes: int, what: str) -> None:
         if num_bytes > self.size - self.pos:
-            raise self.fail(f"{what} needs {num_bytes} bytes but the file has {self.size - self.pos} left")
+            left = size_text(self.size - self.pos)
+            raise self.fail(f"{what} needs {size_text(num_bytes)} and {left} are left")
 
     def scalar(self, code: str, what: str) -> Any:
         size = struct.calcsize("<" + code)
@@ -73,7 +80,7 @@ class _Cursor:
         start = self.pos
         length: int = self.scalar("Q", what)
         if limit is not None and length > limit:
-            raise self.fail(f"{what} claims {length} bytes, more than {limit}", start)
+            raise self.fail(f"{what} claims {size_text(length)}, more than {size_text(limit)}", start)
         self.need(length, what)
         raw = self.data[self.pos : self.pos + length]
         self.pos += length
@@ -114,7 +121,8 @@ class _Cursor:
                 raise self.fail(f"key {key}, string {index} of {count} lies beyond the end", pos)
             (length,) = unpack(data, pos)
             if length > size - pos - 8:
-                raise self.fail(f"key {key}, string {index} claims {length} bytes but {size - pos - 8} are left", pos)
+                claim = f"claims {size_text(length)} and {size_text(size - pos - 8)} are left"
+                raise self.fail(f"key {key}, string {index} {claim}", pos)
             try:
                 out.append(data[pos + 8 : pos + 8 + length].decode("utf-8"))
             except UnicodeDecodeError:
@@ -128,13 +136,15 @@ def read_header(path: Path, data: mmap.mmap) -> GGUFHeader:
     """Parses the header of the mapped file. Raises ModelFileError with the offset of the first fault."""
     cursor = _Cursor(path, data)
     if data[:4] != MAGIC:
-        raise cursor.fail(f"begins with {data[:4]!r}, not with {MAGIC!r}", 0, "give a GGUF file or a model folder")
+        begins = f"it begins with {data[:4]!r}, not with {MAGIC!r}"
+        raise cursor.fail(begins, 0, "give a GGUF file or a model folder", "it is no GGUF file")
     cursor.pos = 4
     version: int = cursor.scalar("I", "the version")
     if version not in VERSIONS:
         swapped = " (big-endian?)" if int.from_bytes(version.to_bytes(4, "big"), "little") in VERSIONS else ""
         known = " and ".join(map(str, VERSIONS))
-        raise cursor.fail(f"GGUF version {version}{swapped} is not supported", 4, f"convert it to version {known}")
+        means = f"GGUF version {version}{swapped} is not supported"
+        raise cursor.fail("", 4, f"convert it to version {known}", means)
     num_tensors: int = cursor.scalar("Q", "the tensor count")
     num_pairs: int = cursor.scalar("Q", "the key count")
     cursor.need(num_pairs * 13, f"a table of {num_pairs} keys")  # the least a pair takes: length, type, one byte
@@ -174,9 +184,8 @@ def _read_tensors(cursor: _Cursor, num_tensors: int, alignment: int) -> dict[str
         if info.offset % alignment:
             raise cursor.fail(f"tensor {info.name} starts at {info.offset}, not a multiple of {alignment}", at)
         if offset + info.num_bytes > cursor.size:
-            raise cursor.fail(
-                f"tensor {info.name} ends at byte {offset + info.num_bytes} but the file has {cursor.size} bytes", at
-            )
+            ends = f"the file is cut short: {size_text(cursor.size)} of at least {size_text(offset + info.num_bytes)}"
+            raise cursor.fail(f"tensor {info.name}", at, means=ends)
         tensors[info.name] = TensorInfo(info.name, info.shape, info.type, offset, info.num_bytes)
     return tensors
 
@@ -194,9 +203,8 @@ def _read_tensor(cursor: _Cursor) -> tuple[int, TensorInfo]:
     try:
         quantization = GGMLQuantizationType(kind)
     except ValueError:
-        raise cursor.fail(
-            f"tensor {name} has the unknown type {kind}", start, "upgrade the gguf package or convert the file"
-        ) from None
+        means = f"weights are stored in a format that the gguf package does not know, unknown type {kind}"
+        raise cursor.fail(f"tensor {name}", start, "upgrade the gguf package or convert the file", means) from None
     block, block_bytes = GGML_QUANT_SIZES[quantization]
     if 0 in dims or dims[0] % block:
         raise cursor.fail(f"tensor {name} of shape {dims} does not fill blocks of {block} values", start)

@@ -39,8 +39,8 @@ def open_model(path: Path) -> ModelFiles:
         return SafetensorsModel(path)
     if not path.exists():
         raise ModelFileError(
-            f"Cannot load the model: {path} does not exist; check the path or run `infradoc model get`."
+            f"Cannot load the model {path}: it does not exist; check the path or run `infradoc model get`."
         )
     if not path.is_file():
-        raise bad_file(path, "its kind", "neither a file nor a folder", "give a GGUF file or a model folder")
+        raise bad_file(path, "", "it is neither a file nor a folder", "give a GGUF file or a model folder")
     return GGUFModel(path)

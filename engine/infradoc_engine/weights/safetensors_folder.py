@@ -12,8 +12,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
+from infradoc_engine.sizes import size_text
 from infradoc_engine.weights.config import KNOWN_ARCHITECTURES, ModelConfig, expected_shapes, unknown_architecture
-from infradoc_engine.weights.errors import bad_file
+from infradoc_engine.weights.errors import bad_file, missing_weights
 
 MAX_JSON_BYTES = 256 << 20  # the largest tokenizer.json in use is about 35 MB
 _AGAIN = "download the folder again"
@@ -40,9 +41,7 @@ class SafetensorsModel:
         raw = read_json(path / "config.json")
         self._tokenizer_path = path / "tokenizer.json"
         if not self._tokenizer_path.is_file():
-            raise bad_file(
-                path, "tokenizer.json", "the folder has no tokenizer", "copy the model's tokenizer.json there"
-            )
+            raise bad_file(path, "", "the folder has no tokenizer.json", "copy the model's tokenizer.json there")
         self.config = _config(path / "config.json", raw)
         self.chat_template = _chat_template(path)
         self._files = _weight_files(path)
@@ -58,14 +57,16 @@ class SafetensorsModel:
                 if name is None or name not in wanted:
                     continue  # rotary buffers and a tied lm_head copy carry nothing new
                 if shape != wanted[name]:
-                    what = f"shape {shape} where config.json needs {wanted[name]}"
+                    what = f"weights have the shape {shape} where config.json needs {wanted[name]}"
                     raise bad_file(file, f"tensor {stored}", what, _AGAIN)
                 if dtype not in _DTYPES:
-                    raise bad_file(file, f"tensor {stored}", f"type {dtype} is not supported", "use F32, F16 or BF16")
+                    raise bad_file(
+                        file, f"tensor {stored}", f"weights of type {dtype} are not supported", "use F32, F16 or BF16"
+                    )
                 places[name] = (file, stored)
         missing = [name for name in wanted if name not in places]
         if missing:
-            raise bad_file(self.path, f"tensor {missing[0]}", f"it and {len(missing) - 1} more are missing", _AGAIN)
+            raise bad_file(self.path, f"first of them: {missing[0]}", missing_weights(len(missing)), _AGAIN)
         return places
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -84,7 +85,9 @@ class SafetensorsModel:
         except BaseException as error:  # the library raises bare Exception, and its panics are not even that
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise bad_file(self._tokenizer_path, "its content", str(error)[:120], _AGAIN) from None
+            raise bad_file(
+                self._tokenizer_path, "", f"it holds no usable tokenizer: {str(error)[:120]}", _AGAIN
+            ) from None
 
     def tokenizer_json(self) -> str:
         """The tokenizer in the format of the tokenizers library."""
@@ -95,12 +98,13 @@ def read_text(path: Path) -> str:
     """The text of a JSON file of the folder, size-checked. Raises ModelFileError."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise bad_file(path, "its size", f"{path.stat().st_size} bytes is more than {MAX_JSON_BYTES}", _AGAIN)
+            size, most = size_text(path.stat().st_size), size_text(MAX_JSON_BYTES)
+            raise bad_file(path, "", f"it is too large for such a file, {size} where {most} is the most", _AGAIN)
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise bad_file(path, "its content", "it is not UTF-8", _AGAIN) from None
+        raise bad_file(path, "", "it is damaged: its text is not UTF-8", _AGAIN) from None
     except OSError as error:
-        raise bad_file(path, "reading it", error.strerror or str(error), _AGAIN) from None
+        raise bad_file(path, "", f"it cannot be read: {error.strerror or error}", _AGAIN) from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -108,9 +112,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise bad_file(path, "its content", f"no valid JSON ({str(error)[:80]})", _AGAIN) from None
+        raise bad_file(path, "", f"it is damaged, no valid JSON: {str(error)[:80]}", _AGAIN) from None
     if not isinstance(value, dict):
-        raise bad_file(path, "its content", "it is no JSON object", _AGAIN)
+        raise bad_file(path, "", "it is damaged, no JSON object", _AGAIN)
     return value
 
 
@@ -119,17 +123,18 @@ def _number(path: Path, raw: dict[str, Any], key: str, default: Any = ...) -> An
     if value is None and default is not ...:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise bad_file(path, f"key {key}", "it is missing or no number", _AGAIN)
+        raise bad_file(path, f"key {key}", "a setting is missing or no number", _AGAIN)
     return value
 
 
 def _config(path: Path, raw: dict[str, Any]) -> ModelConfig:
     arch = raw.get("model_type")
     if arch not in KNOWN_ARCHITECTURES:
-        raise bad_file(path, "key model_type", unknown_architecture(str(arch)), "pick another model")
+        raise bad_file(path, "", unknown_architecture(str(arch)), "pick another model")
     refused = _refused(raw)
     if refused:
-        raise bad_file(path, f"key {refused}", f"{str(raw.get(refused))[:60]} is not supported", "pick another model")
+        what = f"it has a setting that is not supported, {str(raw.get(refused))[:60]}"
+        raise bad_file(path, f"key {refused}", what, "pick another model")
     hidden, heads = int(_number(path, raw, "hidden_size")), int(_number(path, raw, "num_attention_heads"))
     rope = raw.get("rope_parameters")
     theta = rope.get("rope_theta") if isinstance(rope, dict) else None
@@ -152,7 +157,7 @@ def _config(path: Path, raw: dict[str, Any]) -> ModelConfig:
     )
     problem = config.problem()
     if problem:
-        raise bad_file(path, "its sizes", problem, _AGAIN)
+        raise bad_file(path, "", f"its settings cannot be right: {problem}", _AGAIN)
     return config
 
 
@@ -188,7 +193,7 @@ def _chat_template(path: Path) -> str | None:
 def _weight_files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.safetensors"))
     if not files:
-        raise bad_file(path, "*.safetensors", "the folder has no weights", _AGAIN)
+        raise bad_file(path, "", "the folder has no weights (*.safetensors)", _AGAIN)
     return files
 
 
@@ -198,7 +203,7 @@ def _entries(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
             slices = [(name, weights.get_slice(name)) for name in weights.keys()]  # noqa: SIM118 (no mapping)
             return [(name, tuple(part.get_shape()), str(part.get_dtype())) for name, part in slices]
     except (SafetensorError, OSError) as error:
-        raise bad_file(file, "its header", str(error)[:120], _AGAIN) from None
+        raise bad_file(file, "", f"it is damaged or cut short: {str(error)[:120]}", _AGAIN) from None
 
 
 def _canonical_name(name: str) -> str | None:

@@ -85,7 +85,10 @@ def _is_head(head: str) -> bool:
     """A heading that begins with what is listed, has a column for either model, or has bars and a column of scores."""
     if _TASK.match(head) or _names_both(head):
         return True
-    titles = _cells(head) if head.count("|") >= 2 else []
+    titles = _cells(head)
+    if head.count("|") < 2:
+        # without bars, only short titles that begin with what is compared; a line of a log is longer
+        return len(titles) >= 2 and _CACHE.match(titles[0]) is not None and any(map(_ACCURACY.search, titles[1:]))
     return len(titles) >= 2 and any(_ACCURACY.search(title) for title in titles[1:]) and max(map(len, titles)) < 60
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infradoc.remediation.admin import KnobState
+from infradoc.remediation.words import say
 from infradoc_rules.model import Action, Value
 
 
@@ -24,15 +25,15 @@ class LiveAction:
     drains: bool = False
     call: str = ""
 
-    def target_value(self, action: Action, state: KnobState) -> Value:
+    def target_value(self, action: Action, state: KnobState, lang: str = "en") -> Value:
         """The value to set. Raises ValueError with one sentence when the advice does not fit the engine."""
         value = action.to_value
         if value is None:
-            raise ValueError(f"The advice for {self.knob} names no value.")
+            raise ValueError(say(lang, "no_value", knob=self.knob))
         if value == state.value:
-            raise ValueError(f"{self.knob} is {value} already.")
-        check_bounds(self.knob, value, state)
-        check_direction(action, value, state)
+            raise ValueError(say(lang, "already", knob=self.knob, value=value))
+        check_bounds(self.knob, value, state, lang)
+        check_direction(action, value, state, lang)
         return value
 
 
@@ -43,10 +44,10 @@ class ManualAction:
     name: str
     knob: str
     loser: str
-    who: str  # who has to do what, completing a sentence
+    who: str  # the key in `words.TEXTS` of who has to do what
 
 
-def further_values(action: Action, knobs: Mapping[str, KnobState]) -> dict[str, Value]:
+def further_values(action: Action, knobs: Mapping[str, KnobState], lang: str = "en") -> dict[str, Value]:
     """The values of the action's other knobs that the engine does not have already.
 
     Raises ValueError with one sentence when the engine has no such knob, takes it only at a restart, or not this value.
@@ -55,37 +56,43 @@ def further_values(action: Action, knobs: Mapping[str, KnobState]) -> dict[str, 
     for name, value in action.also:
         state = knobs.get(name)
         if state is None:
-            raise ValueError(f"The engine has no knob {name}.")
+            raise ValueError(say(lang, "no_knob", knob=name))
         if state.change not in ("live", "drain"):
-            raise ValueError(f"The engine takes {name} only at a {state.change}: {state.flag}.")
-        check_bounds(name, value, state)
+            raise ValueError(say(lang, only_at(state.change), knob=name, flag=state.flag))
+        check_bounds(name, value, state, lang)
         if value != state.value:
             wanted[name] = value
     return wanted
 
 
-def check_bounds(knob: str, value: Value, state: KnobState) -> None:
+def only_at(change: str) -> str:
+    """The key in `words.TEXTS` of when the engine takes a knob."""
+    return "only_at_drain" if change == "drain" else "only_at_restart"
+
+
+def check_bounds(knob: str, value: Value, state: KnobState, lang: str = "en") -> None:
     """Raises ValueError when `value` is outside what the engine accepts."""
     bounds = state.bounds
     if isinstance(value, bool | str):
         if bounds and value not in bounds:
-            raise ValueError(f"{knob} cannot be {value}: the engine takes {', '.join(map(str, bounds))}.")
+            choices = ", ".join(map(str, bounds))
+            raise ValueError(say(lang, "not_a_choice", knob=knob, value=value, choices=choices))
         return
     if len(bounds) == 2 and all(isinstance(b, int | float) for b in bounds):
         low, high = float(bounds[0]), float(bounds[1])
         if not low <= value <= high:
-            raise ValueError(f"{knob} cannot be {value}: the engine takes {bounds[0]} to {bounds[1]}.")
+            raise ValueError(say(lang, "out_of_bounds", knob=knob, value=value, low=bounds[0], high=bounds[1]))
 
 
-def check_direction(action: Action, value: Value, state: KnobState) -> None:
+def check_direction(action: Action, value: Value, state: KnobState, lang: str = "en") -> None:
     """Raises ValueError when the knob has moved since the advice was computed, so that it now points the wrong way."""
     now = state.value
     if isinstance(now, bool | str) or isinstance(value, bool | str) or now is None:
         return
     if action.change == "increase" and value < now:
-        raise ValueError(f"{state.name} is {now} already, above the advised {value}.")
+        raise ValueError(say(lang, "above_already", knob=state.name, now=now, value=value))
     if action.change == "decrease" and value > now:
-        raise ValueError(f"{state.name} is {now} already, below the advised {value}.")
+        raise ValueError(say(lang, "below_already", knob=state.name, now=now, value=value))
 
 
 def by_name(*actions: LiveAction | ManualAction) -> Mapping[str, LiveAction | ManualAction]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from infradoc.remediation.actions.base import ManualAction, by_name
 
-RESTART = "restart the engine with the flag"
-CLIENTS = "whoever sends the requests has to change them"
-OPERATOR = "the operator has to do it"
+RESTART = "who_restart"
+CLIENTS = "who_clients"
+OPERATOR = "who_operator"
 
 MANUAL = by_name(
     ManualAction("raise_gpu_memory_utilization", "gpu_memory_utilization", "other processes on the device", RESTART),

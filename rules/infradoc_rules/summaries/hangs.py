@@ -12,6 +12,7 @@ _RING_WAITS = 3  # one line a minute; fewer occur while weights load or kernels 
 _DETOUR = 0.5  # of the rate without peer access; a direct copy is never slower than one with a stop on the way
 _SPINNING = 0.9  # utilization of a kernel that waits in a loop
 _AT_WORK = 0.5  # of the power limit; waiting takes a fraction
+_PROGRESS = frozenset({"train_step", "request_finished", "nccl_bandwidth", "engine_ready", "stats_line"})
 _FATAL = frozenset({"cuda_oom", "kv_no_memory", "weights_do_not_fit", "memory_below_request", "host_oom_kill", "xid"})
 
 
@@ -47,7 +48,7 @@ def _hang(
         return None, None
     if facts.get("topo.nvlink") is not None and facts["topo.nvlink"].value is True:
         return "none", None
-    stall = _stall(events, timeouts, system) or _busy_for_nothing(events, facts)
+    stall = _stall(events, timeouts, system) or _busy_for_nothing(events, facts) or _cured(events, timeouts, system)
     if stall is None or any(event.name in _FATAL or is_root_error(event) for event in events):
         return "none", None
     return ("blocked", blocked) if blocked is not None else ("stalled", stall)
@@ -87,6 +88,26 @@ def _busy_for_nothing(events: Sequence[Event], facts: Mapping[str, Fact]) -> Eve
     joined = [event for event in events if event.name == "nccl_ready"]
     signs = ("train_step", "stats_line", "step_line", "engine_ready", "request_finished", "nccl_bandwidth")
     return joined[-1] if joined and not any(event.name in signs for event in events) else None
+
+
+def _cured(events: Sequence[Event], timeouts: Sequence[Event], system: str | None) -> Event | None:
+    """The sign of a stall in a first try, where a later try without peer copies got on."""
+    off = next((event for event in events if _is_off(event)), None)
+    if off is None:
+        return None
+    before = [event for event in events if event.order < off.order]
+    after = any(event.name in _PROGRESS and event.order > off.order for event in events)
+    stall = _stall(before, [event for event in timeouts if event.order < off.order], system) if after else None
+    return stall if any(event.name in ("nccl_ready", "nccl_transport") for event in before) else None
+
+
+def _is_off(event: Event) -> bool:
+    """Peer copies are switched off for what follows."""
+    return event.name == "nccl_setting" and event.fields.get("name") == "NCCL_P2P_DISABLE" and _is_one(event)
+
+
+def _is_one(event: Event) -> bool:
+    return str(event.fields.get("value")).lower() in ("1", "true")
 
 
 def _stall(events: Sequence[Event], timeouts: Sequence[Event], system: str | None) -> Event | None:

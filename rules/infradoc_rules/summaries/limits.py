@@ -14,7 +14,8 @@ from infradoc_rules.summaries.start import attempts, first_served
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
     """kernel.refused: a kernel did not fit and nothing was served after; kernel.attention: it computes attention.
 
-    length.beyond_model: requests went beyond what the model was trained for, where the limit was set above that.
+    length.beyond_model: requests went beyond what the model was trained for, where the limit was set above that, or the
+    server cut the limit down to it.
     """
     if not events:
         return
@@ -30,6 +31,8 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
 
 def _beyond(run: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
     above = next((event for event in run if event.name == "length_above_model"), None)
+    if any(event.fields.get("capped") is True for event in run if event.name == "length_above_model"):
+        return True  # scaled or not: the server does not give what was asked for
     limit = above.fields.get("model_tokens") if above else None
     if not isinstance(limit, int) or "rope_scaling" in facts:
         return False

@@ -16,6 +16,7 @@ from infradoc_rules.model import Event, Fact
 from infradoc_rules.values import number
 
 LEAST_REQUESTS = 5  # below it the longest one says nothing on the others
+_FEW, _FAR = 3, 16.0  # unless the window is so many times the longest of so many
 _SPREAD = 3.0  # the longest over the mean, where only that is known
 _FULL = 0.9  # of the KV pool
 _FEW_SEQS = 8  # a batch limit so low was chosen for requests of the full window
@@ -24,7 +25,7 @@ _FEW_SEQS = 8  # a batch limit so low was chosen for requests of the full window
 def oversized(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact], system: str | None) -> Iterator[Fact]:
     """All facts on the window."""
     window = window_of(by_name, facts)
-    longest = _longest(by_name, facts)
+    longest = _longest(by_name, facts, window)
     pressed = _pressed(by_name, facts, system)
     yield Fact("length.pressed", pressed is not None, "derived", pressed.source if pressed else None)
     if window:
@@ -49,12 +50,12 @@ def window_of(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact]) -> 
     return None
 
 
-def _longest(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact]) -> float | None:
+def _longest(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact], window: float | None) -> float | None:
     """The longest request, of at least LEAST_REQUESTS; three times the mean where only that is known."""
     totals = [total for e in by_name.get("request_finished", ()) if (total := total_of(e)) is not None]
     slots = [tokens for e in by_name.get("slot_released", ()) if (tokens := number_of(e, "tokens")) is not None]
     for seen in (totals, slots):
-        if len(seen) >= LEAST_REQUESTS:
+        if len(seen) >= LEAST_REQUESTS or (len(seen) >= _FEW and window is not None and window >= _FAR * max(seen)):
             return max(seen)
     for event in by_name.get("bench_result", ()):
         lengths = [number_of(event, name) for name in ("prompt_tokens", "output_tokens")]

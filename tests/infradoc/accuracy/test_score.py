@@ -14,6 +14,7 @@ from infradoc.accuracy.score import Label, LabelError, judge, read_label, score,
 from infradoc.accuracy.table import line, markdown
 from infradoc.catalog import load_rules
 from infradoc.cli import rules as command
+from infradoc.errors import InfradocError
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -193,3 +194,39 @@ def test_a_broken_list_of_first_runs_is_named(some: Path, text: str) -> None:
     (some / "first_runs.yaml").write_text(text)
     with pytest.raises(LabelError, match="first_runs"):
         command.run(["test", "--cases", str(some)])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("expect: [memory-leak]\nalso_ok: 5\n", "`also_ok` is no list"),
+        ("expect: [memory-leak]\nforbid: queue-saturation\n", "`forbid` is no list"),
+        ("expect: [memory-leak]\nfix: [a]\n", "`fix` is no mapping"),
+        ("expect: [memory-leak]\nfix: {max_num_seqs: }\n", "has no direction"),
+        ("expect: [memory-leak]\nfix: {max_num_seqs: [increase]}\n", "has no direction"),
+        ("expect: [memory-leak]\nforbidden: [queue-saturation]\n", "Did you mean forbid"),
+        ("", "the file is empty"),
+    ],
+)
+def test_a_label_that_would_silently_check_nothing_is_refused(text, words, tmp_path):
+    (tmp_path / "label.yaml").write_text(text)
+    with pytest.raises(LabelError, match=words) as caught:
+        read_label(tmp_path / "label.yaml")
+    assert str(caught.value).count(str(tmp_path)) == 1
+
+
+def test_a_label_that_is_a_folder(tmp_path):
+    (tmp_path / "label.yaml").mkdir()
+    with pytest.raises(LabelError, match="Is a directory"):
+        read_label(tmp_path / "label.yaml")
+
+
+def test_a_table_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    with pytest.raises(InfradocError, match="There is no folder"):
+        command.run(["test", "--cases", str(DATA / "cases"), "--write", str(tmp_path / "no" / "x.md")])
+
+
+@pytest.mark.parametrize("what", ["list", "test"])
+def test_a_folder_without_rules_is_named(what, tmp_path):
+    with pytest.raises(InfradocError, match="holds no rule files"):
+        command.run([what, str(tmp_path)])

@@ -22,6 +22,9 @@ from infradoc_rules.patterns.stamps import unix_time
         ("\x1b]0;title\x07hello", "hello"),
         ("Loading:  10%|#  |\rLoading: 100%|###|\r", "Loading: 100%|###|"),
         ("a\x00b\x07c", "abc"),
+        ("KeyError:\u00a0\u2018a\u2019 \u201cb\u201d", "KeyError: 'a' \"b\""),
+        ("\u663e\u5b58\u00a0\u201c\u4e0d\u8db3\u201d", "\u663e\u5b58 \u201c\u4e0d\u8db3\u201d"),
+        ("&amp;amp;lt;a&amp;gt; &amp;#x27;", "<a> '"),
         ("torch.cuda.empty_cache() [2] m[0]", "torch.cuda.empty_cache() [2] m[0]"),
     ],
 )

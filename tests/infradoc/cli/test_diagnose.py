@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from infradoc.cli import app
+from infradoc.cli import diagnose as diagnose_command
 from infradoc_rules.catalog import load_catalog
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -281,3 +282,46 @@ def test_names_that_are_no_paths(name: str, capsys: pytest.CaptureFixture[str]) 
     assert app.dispatch(["diagnose", name]) == 2
     err = capsys.readouterr().err
     assert "is no usable path" in err and len(err) < 300
+
+
+@pytest.mark.parametrize("style", diagnose_command.FORMATS)
+@pytest.mark.parametrize("unredacted", [False, True])
+def test_no_format_shows_a_secret(style: str, unredacted: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever made the report: a watch and a recording quote log lines too."""
+    secret = "hunter2secretXYZ"
+    finding = {
+        "id": "nccl-timeout",
+        "title": f"Stuck at http://me:{secret}@host/",
+        "severity": "critical",
+        "confidence": 0.9,
+        "area": "communication",
+        "cause": f"started with --api-key {secret}",
+        "impact": f"HF_TOKEN={secret}",
+        "evidence": [
+            {
+                "signal": None,
+                "text": f"Authorization: Bearer {secret}",
+                "value": None,
+                "source": "s.log:1",
+                "weight": 1.0,
+            }
+        ],
+        "actions": [],
+        "falsifier": f"x-api-key: {secret}",
+        "symptoms": [],
+        "explains": [],
+        "playbook": "nccl-timeout",
+    }
+    report: Any = {
+        "schema": "infradoc.report/v1",
+        "status": "unhealthy",
+        "target": {"name": "http://host:1", "system": "vllm", "version": None},
+        "vitals": {},
+        "findings": [finding],
+        "checked": [],
+        "not_visible": [f"api_key={secret}"],
+        "unparsed_lines": 0,
+    }
+    diagnose_command.write([report], style, "en", [[]], unredacted)
+    out = capsys.readouterr().out
+    assert "REDACTED" in out and secret not in out
