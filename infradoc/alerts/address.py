@@ -11,8 +11,15 @@ import ipaddress
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # They hand out credentials to whoever asks: never a place for alerts, whatever is allowed otherwise.
+# EC2, GCE, Azure and others; ECS; EKS; Alibaba; Azure's wire server, which has a public address.
 METADATA = frozenset(
-    ipaddress.ip_address(text) for text in ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")
+    map(
+        ipaddress.ip_address,
+        (
+            *("169.254.169.254", "fd00:ec2::254", "169.254.170.2", "169.254.170.23", "fd00:ec2::23"),
+            *("100.100.100.200", "168.63.129.16"),
+        ),
+    )
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 

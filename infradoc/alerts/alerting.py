@@ -174,11 +174,13 @@ class Alerting:
             with self._inbox:
                 seen, self._seen = self._seen, {}
                 changes, self._changes = self._changes, []
+            self.core.follow(now)
             for target, item in seen.items():
+                at = min(item.now, now)
                 if item.gone:
-                    self.core.drop_target(item.now, target)
+                    self.core.drop_target(at, target)
                 else:
-                    self.core.observe(item.now, target, item.system, item.findings, known=item.known)
+                    self.core.observe(at, target, item.system, item.findings, known=item.known)
             self.core.advance(now)
             try:
                 queued = self._clerk.store(now, changes)

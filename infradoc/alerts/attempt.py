@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
 from collections.abc import Mapping
 from typing import Any
 
+from infradoc.alerts.apart import in_thread
 from infradoc.alerts.backoff import Pace, full_jitter
 from infradoc.alerts.clean import clean_text
 from infradoc.alerts.outbox import Result, Row, SinkState
 from infradoc.alerts.post import Poster, SendError
 from infradoc.alerts.sinks.apprise import AppriseSink
 from infradoc.alerts.sinks.base import Outcome, Sink
-from infradoc.artefacts.secrets import HIDDEN
 from infradoc.errors import InfradocError
+from infradoc.sources.secrets import HIDDEN
 
 
 async def attempt(sink: Sink, poster: Poster, stored: str | Mapping[str, Any], now: float) -> Outcome:
@@ -41,30 +41,9 @@ async def attempt(sink: Sink, poster: Poster, stored: str | Mapping[str, Any], n
 
 async def _apart(sink: AppriseSink, message: Mapping[str, Any]) -> Outcome:
     """In a thread that nobody waits for longer than the sink's timeout; it may end later, or never."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Outcome] = loop.create_future()
-
-    def tell(outcome: Outcome | BaseException) -> None:
-        if done.done():
-            return
-        if isinstance(outcome, BaseException):
-            done.set_exception(outcome)
-        else:
-            done.set_result(outcome)
-
-    def work() -> None:
-        outcome: Outcome | BaseException
-        try:
-            outcome = sink.send(message)
-        except BaseException as error:
-            outcome = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(tell, outcome)
-
-    threading.Thread(target=work, name=f"alerts-{sink.name}", daemon=True).start()
     try:
         async with asyncio.timeout(sink.config.timeout):
-            return await done
+            return await in_thread(lambda: sink.send(message), f"alerts-{sink.name}")
     except TimeoutError:
         return Outcome("retry", f"apprise did not end within {sink.config.timeout:g} s", None, True)
 

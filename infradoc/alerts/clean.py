@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from infradoc.artefacts.secrets import HIDDEN, without_secrets
 from infradoc.errors import visible
+from infradoc.sources.secrets import HIDDEN, without_secrets
 
 LONGEST_TEXT = 1000  # characters of one sentence: the catalog's longest cause has 700
 MOST_EVIDENCE = 5

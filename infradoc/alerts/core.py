@@ -16,6 +16,7 @@ from infradoc.alerts.matchers import Silence
 from infradoc.alerts.timing import Timing
 
 GroupBy = Literal["target", "finding", "incident"]
+CLOCK_SLACK = 60.0  # seconds: looks end out of order, and clocks are nudged; what is more was set back by somebody
 QUICK_SCORE = 2.0  # a critical finding that changed this often lately has no right to jump the group's interval
 
 
@@ -62,10 +63,26 @@ class Core:
 
     def restore(self, now: float, incidents: Iterable[Incident], groups: Mapping[str, float]) -> None:
         """Take up what an earlier process left. What ended meanwhile is noticed at the next `observe`."""
-        for incident in incidents:
+        stored = list(incidents)
+        ahead = max((incident.latest() for incident in stored), default=0.0) - now
+        for incident in stored:
+            if ahead > CLOCK_SLACK:  # the clock was set back meanwhile
+                incident.move(-ahead)
             incident.last_seen = now  # nobody looked since: what is gone is over resolve_after from here
             self._add(incident)
         self.groups.update({key: min(last, now) for key, last in groups.items()})
+
+    def follow(self, now: float) -> None:
+        """A clock that was set back takes all waits with it: they last as long as they were to, not until it is that
+        late again."""
+        back = self._clock - now
+        if back <= CLOCK_SLACK:
+            return
+        for incident in self.incidents.values():
+            incident.move(-back)
+            self.dirty.add(incident.fingerprint)
+        self.groups = {key: last - back for key, last in self.groups.items()}
+        self._clock = now
 
     def observe(
         self,
@@ -93,6 +110,7 @@ class Core:
 
     def advance(self, now: float) -> None:
         """Let time pass, also for targets that nobody observes just now: flapping ends, and what is over goes."""
+        self.follow(now)
         now = self._clock = max(now, self._clock)
         for incident in self.incidents.values():
             if incident.settle(now, self.timing):

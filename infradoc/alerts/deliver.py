@@ -18,6 +18,8 @@ from infradoc.alerts.post import Poster
 from infradoc.alerts.sinks.base import Sink
 
 PRUNE_SECONDS = 600.0
+CLOCK_SECONDS = 2.0  # how often the wall clock is compared with the one that nobody can set
+SET_BACK = 5.0  # seconds that count as set back
 RECORD_AGAIN = 0.5  # seconds until results that could not be stored are tried again
 
 
@@ -91,7 +93,11 @@ class Deliverer:
             return
         try:
             asyncio.run(self._main())
+        except Exception as error:  # no event loop without free files, say: whoever waits for the start hears of it
+            self._read_trouble = f"Messages are not sent: {type(error).__name__}: {clean_text(str(error), 200)}"
+            self._fault = StoreError(self._read_trouble, "They wait on disk for the next start.")
         finally:
+            self._ready.set()
             self._database.close()
 
     async def _main(self) -> None:
@@ -101,6 +107,7 @@ class Deliverer:
         self._bells = [worker.bell for worker in workers]
         recorder = asyncio.create_task(self._record())
         keeper = asyncio.create_task(self._prune())
+        watch = asyncio.create_task(self._mind_the_clock())
         self._ready.set()
         while not workers and self._stop_at is None:
             await asyncio.sleep(0.1)
@@ -111,6 +118,7 @@ class Deliverer:
             await asyncio.sleep(0.02)
         recorder.cancel()
         keeper.cancel()
+        watch.cancel()
         for worker in workers:
             await worker.poster.close()
 
@@ -158,6 +166,22 @@ class Deliverer:
             self._write_trouble = ""
             for result, worker in batch:
                 worker.free(result.row.lane)
+
+    async def _mind_the_clock(self) -> None:
+        """A clock that is set back by a day must not put every retry off by a day."""
+        ahead = self.clock() - time.monotonic()
+        while True:
+            await asyncio.sleep(CLOCK_SECONDS)
+            now = self.clock()
+            moved = now - time.monotonic() - ahead
+            if moved < -SET_BACK:
+                try:
+                    self._outbox.move(moved, now)
+                except StoreError as error:
+                    self._write_trouble = str(error)
+                    continue
+                self._ring()
+            ahead += moved
 
     async def _prune(self) -> None:
         while True:

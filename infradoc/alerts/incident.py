@@ -139,6 +139,18 @@ class Incident:
             return "firing"
         return "resolved" if heard else None
 
+    def latest(self) -> float:
+        """The newest of its moments."""
+        return max(self.last_seen, self.first_seen, self.score_at, self.told_at, self.changed_at, self.resolved_at or 0)
+
+    def move(self, seconds: float) -> None:
+        """Move what is measured from, when the clock was moved. `since` stays: it is part of the id."""
+        self.first_seen, self.last_seen = self.first_seen + seconds, self.last_seen + seconds
+        self.score_at, self.told_at = self.score_at + seconds, self.told_at + seconds
+        self.changed_at += seconds
+        if self.resolved_at is not None:
+            self.resolved_at += seconds
+
     @property
     def news(self) -> bool:
         """Whether what is wanted has not been told yet: a new status, or a worse severity."""

@@ -153,6 +153,15 @@ class Outbox:
             )
             return done.rowcount
 
+    def move(self, seconds: float, now: float) -> None:
+        """Move what waits until a moment after `now`, when the clock was moved. Raises StoreError."""
+        with self.database.transaction() as link:
+            link.execute("UPDATE lane SET due = due + ? WHERE due > ?", (seconds, now))
+            link.execute(
+                "UPDATE sink SET blocked_until = blocked_until + ?, open_until = open_until + ?, buckets = '{}'",
+                (seconds, seconds),
+            )
+
     def drop_unknown(self, sinks: Iterable[str]) -> int:
         """Lay aside what waits for sinks that the configuration no longer has; returns how many. Raises StoreError."""
         known = sorted(sinks)

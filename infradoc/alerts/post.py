@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from infradoc.alerts.address import refusal
+from infradoc.alerts.apart import in_thread
 from infradoc.alerts.clean import masked
 from infradoc.alerts.config import SinkConfig
 from infradoc.alerts.sinks.base import Answer, Request
@@ -110,7 +111,9 @@ class Poster:
     async def _resolve(self, host: str, port: int) -> list[str]:
         """The addresses of `host`, the best first; refused when any of them may not be called. Raises SendError."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "alerts-dns")
+        except UnicodeError as error:
+            raise SendError(f"{host[:80]} is no host name.", "Check the spelling.", trips=False) from error
         except socket.gaierror as error:
             raise SendError(f"The host name {host} is not known: {error.strerror}.", "Check the spelling.") from error
         addresses = [str(entry[4][0]) for entry in found]

@@ -17,6 +17,7 @@ from infradoc.artefacts.model import Artefact, Gathered, Segment
 from infradoc.artefacts.notes import Notes
 from infradoc.artefacts.open import ArtefactError, Opening, Text
 from infradoc.artefacts.shuffled import in_order
+from infradoc.artefacts.sound import sound_event, sound_facts
 from infradoc.artefacts.split import LOG, split
 from infradoc.artefacts.text import Cleaner
 from infradoc_rules.model import Event, Fact
@@ -43,7 +44,7 @@ def gather(path: Path | None, endings: tuple[str, ...] = ("",)) -> Gathered:
     Raises ArtefactError when there is nothing at all that can be read.
     """
     opening = Opening("(stdin)" if path is None else path.name or str(path))
-    account = _Account()
+    account = _Account(opening.notes)
     # Nothing here makes cycles, and the collector would walk all events kept so far again and again.
     collecting = gc.isenabled()
     gc.disable()
@@ -92,6 +93,7 @@ class _Held:
 class _Account:
     """What was read so far."""
 
+    notes: Notes
     parts: dict[int, _Part] = field(default_factory=dict)
     held: list[_Held] = field(default_factory=list)
     votes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -134,7 +136,13 @@ class _Account:
         return self.places
 
     def _read(self, segment: Segment) -> None:
-        artefact = _BY_NAME[segment.kind].read(segment)
+        try:
+            artefact = _BY_NAME[segment.kind].read(segment)
+        except (ValueError, ArithmeticError):  # a number of thousands of digits, or one that is none
+            self.notes.add("odd", segment.source, line=segment.first_line, what=segment.kind)
+            artefact = Artefact(unparsed=len(segment.lines))
+        artefact.events = [event for event in map(sound_event, artefact.events) if event is not None]
+        artefact.facts = sound_facts(artefact.facts)
         self.parts[self._next()] = _Part(segment.source, segment.kind, artefact)
         if artefact.system:
             self.votes[artefact.system] += _SEEN if segment.kind == "host_tools" else _LAUNCHED

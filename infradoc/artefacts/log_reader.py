@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infradoc.artefacts.model import Artefact
+from infradoc.artefacts.sound import sound_event, sound_facts
 from infradoc.artefacts.thin import KEEP, NameThinner, Row, Thinner
 from infradoc_rules.model import Event
 from infradoc_rules.patterns.prefix import USUAL
@@ -95,7 +96,8 @@ class LogReader:
 
     def _take(self, found: Sequence[Event], line: str, match: re.Match[str] | None) -> None:
         for event in found:
-            self._thinner.add(event)
+            if (sound := sound_event(event)) is not None:
+                self._thinner.add(sound)
         if len(found) > 1:
             return
         first = found[0]
@@ -119,7 +121,8 @@ class LogReader:
         """All that was read."""
         scanner = self.scanner
         events = self._thinner.events(self._made)
-        return Artefact(events, [*scanner.stated, *scanner.facts.values()], [], scanner.system, scanner.unparsed)
+        facts = sound_facts([*scanner.stated, *scanner.facts.values()])
+        return Artefact(events, facts, [], scanner.system, scanner.unparsed)
 
     def _made(self, row: Row) -> Event:
         shape, order, number, line, stamp = row

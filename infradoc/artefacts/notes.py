@@ -64,6 +64,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{name} leads out of the archive and was left out.",
         "{name} 的路径指向压缩包之外，已跳过。",
     ),
+    "odd": (
+        "{name}: what begins at line {line} ({what}) holds numbers that no such output has, and was not read.",
+        "{name}：第 {line} 行开始的内容（{what}）含有不可能的数值，未读取。",
+    ),
     "nothing": ("{name} holds nothing to read.", "{name} 中没有可读取的内容。"),
     "blank": ("{name} holds only blank lines.", "{name} 只有空行。"),
 }
@@ -82,6 +86,7 @@ _TELLING = frozenset(
         "surplus",
         "deep",
         "long",
+        "odd",
     }
 )
 _MORE = (

@@ -5,6 +5,7 @@ Hand-written rather than built on typer: a parser library with rich help takes 0
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -103,8 +104,16 @@ def help_text() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _open_streams() -> None:
+    """Give a program that was started with a closed stdout or stderr somewhere to write to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+
+
 def dispatch(argv: list[str]) -> int:
     """Run one command line and return its exit code. Faults become one sentence on stderr."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 must not turn a report into an error
@@ -116,18 +125,33 @@ def dispatch(argv: list[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`): nobody is left to tell, and Python must not try again while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            return _internal(error)
+        print("infradoc: The output cannot be written: the disk under it is full.", file=sys.stderr)
+        _drop_output()
+        return EXIT_INTERNAL
     except InfradocError as error:
         print(f"infradoc: {visible(str(error))}", file=sys.stderr)
         return error.exit_code
     except SystemExit as stop:  # argparse: --help and usage errors
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE if stop.code else 0
     except Exception as error:
-        if os.environ.get("INFRADOC_DEBUG") == "1":
-            raise
-        print(f"infradoc: {visible(internal_error(error))}", file=sys.stderr)
-        return EXIT_INTERNAL
+        return _internal(error)
+
+
+def _internal(error: Exception) -> int:
+    if os.environ.get("INFRADOC_DEBUG") == "1":
+        raise error
+    print(f"infradoc: {visible(internal_error(error))}", file=sys.stderr)
+    return EXIT_INTERNAL
+
+
+def _drop_output() -> None:
+    """What is still in the buffer of stdout goes nowhere: Python would try again while it ends, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def internal_error(error: Exception) -> str:

@@ -10,9 +10,9 @@ from typing import NoReturn
 
 from infradoc.errors import InfradocError
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
 _LONGEST = 1e9  # seconds, 30 years: digits without end become infinite, and no timer takes that
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def duration(text: str) -> float:
-    """Seconds of `30s`, `2m`, `500ms` or a bare number. Raises argparse.ArgumentTypeError."""
+    """Seconds of `30s`, `2m`, `500ms`, `7d` or a bare number. Raises argparse.ArgumentTypeError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write for example 30s, 2m or 500ms")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -218,7 +219,7 @@ def write(
     """Print the reports on stdout; many: of several targets, so that data keep their form when one report is left.
 
     Those for people show control characters instead of sending them to the terminal."""
-    from infradoc.artefacts.secrets import clean_report
+    from infradoc.sources.secrets import clean_report
 
     reports = [clean_report(report) for report in reports]  # a watched server's log and a recording hold keys as well
     if style != "json":
@@ -229,6 +230,7 @@ def write(
         reports = [redacted(report) for report in reports]
     if style == "json":
         data: Any = reports[0] if len(reports) == 1 and not many else {"schema": SCHEMA_MANY, "reports": reports}
+        data = _finite(data)
         json.dump(data, sys.stdout, ensure_ascii=not _unicode(), indent=1)
         print()
     elif style == "markdown":
@@ -248,6 +250,15 @@ def write(
             if place:
                 console.print()
             print_report(report, lang, console)
+
+
+def _finite(value: Any) -> Any:
+    """`value` with null for what JSON has no number for: a page may show +Inf and NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return {key: _finite(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _unicode() -> bool:

@@ -56,18 +56,24 @@ def run(argv: list[str]) -> int:
         print(unit_text(find_config(args.config)), end="")
         return 0
 
+    path = find_config(args.config)  # once: a file that is gone at a reload is a fault, not "no sinks any more"
+
     def load() -> tuple[Config, WatchConfig]:
-        config = load_config(args.config)
+        config = load_config(str(path) if path is not None else None)
         return config, _with_flags(read_watch(config, args.targets), args)
 
     if args.history is not None:
         return _print_history(args)
     from infradoc.service.watch import Watch
 
+    early: list[int] = []  # the start takes seconds, and by default a SIGHUP ends the process
+    signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
     watch = Watch(load, load_rules(), Lines(args.json))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: watch.ask_to_stop())
     signal.signal(signal.SIGHUP, lambda *_: watch.ask_to_reload())
+    if early:
+        watch.ask_to_reload()
     watch.run()
     return 0
 

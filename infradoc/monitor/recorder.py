@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 from infradoc import __version__
+from infradoc.sources.secrets import without_secrets
 from infradoc.model import Reading
 from infradoc.monitor.attach import Target
 from infradoc.sources.base import RowSource, Source
@@ -15,7 +17,6 @@ from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
 from infradoc.sources.log import LogSource
 from infradoc.sources.metrics_page import MetricsPageSource
-from infradoc.sources.redact import redact_line
 from infradoc.sources.writer import RecordingWriter
 from infradoc_rules.model import Fact
 
@@ -53,9 +54,9 @@ class Recorder:
                 self._writer.line("client.jsonl", line)
         elif isinstance(source, LogSource):
             for line in source.new_lines:
-                self._writer.line("server.log", redact_line(line))
+                self._writer.line("server.log", without_secrets(line))
         elif isinstance(source, LaunchSource) and source.command:
-            self._writer.text("launch.txt", source.command + "\n")
+            self._writer.text("launch.txt", without_secrets(source.command) + "\n")
 
     def _page(self, source: MetricsPageSource, reading: Reading) -> None:
         page = source.last_page
@@ -86,8 +87,6 @@ class Recorder:
             "failed_scrapes": self.failed,
             **known,
         }
-        import json
-
         self._writer.text("meta.json", json.dumps(meta, indent=1) + "\n")
 
 
@@ -97,7 +96,6 @@ def record(
     period: float,
     stop: Callable[[], bool],
     wait: Callable[[float], object],
-    progress: Callable[[float], None] | None = None,
 ) -> None:
     """Look once a period at every target until `seconds` are over (None: for ever) or `stop()` is true."""
     start = time.monotonic()
@@ -106,8 +104,6 @@ def record(
         for recorder in recorders:
             recorder.look(time.time())
         due = max(due + period, time.monotonic())
-        if progress is not None:
-            progress(time.monotonic() - start)
         if seconds is not None and due > start + seconds:
             break
         wait(max(0.0, due - time.monotonic()))

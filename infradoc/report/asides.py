@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from infradoc.artefacts.secrets import clean_report
+from infradoc.sources.secrets import clean_report
 from infradoc.plurals import agreeing
 from infradoc.report.artefact_words import artefact_words
 from infradoc_rules.considered import Considered

@@ -13,6 +13,7 @@ from infradoc.report.asides import changed_part, changes_seen, considered_part
 from infradoc.report.idle import is_idle, needs_traffic
 from infradoc.report.model import SCHEMA, Report, Status
 from infradoc.report.words import words
+from infradoc_rules.advise.base import Advice
 from infradoc_rules.considered import considered
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, Change, Evidence, Finding, SignalFrame, Value
@@ -209,13 +210,15 @@ def _also_part(knob: str, value: Value, frame: SignalFrame | None) -> dict[str, 
     """A further knob of the same change: all or nothing."""
     fact = frame.facts.get(knob) if frame is not None else None
     present = plain(fact.value) if fact is not None else None
-    known = frame is not None and knob in knob_table()
+    flag = None
+    if frame is not None and knob in knob_table():
+        flag = knob_table().flag(frame.system, knob, value, Advice(frame, {}).running)
     return {
         "knob": knob,
         "change": change_between(present, value),
         "from": present,
         "to": plain(value),
-        "flag": knob_table().flag(frame.system, knob, value) if known and frame is not None else None,
+        "flag": flag,
     }
 
 

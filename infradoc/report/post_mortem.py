@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from infradoc.artefacts.gather import gather
 from infradoc.artefacts.model import Gathered
-from infradoc.artefacts.secrets import clean_report
+from infradoc.sources.secrets import clean_report
 from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, considered_part
 from infradoc.report.build import finding_part, status_of
@@ -39,6 +40,7 @@ _VITALS = (
 )
 _FATAL = ("cuda_oom", "weights_do_not_fit", "kv_no_memory", "memory_below_request", "worker_died", "engine_failed")
 RECORDED = (".log", "launch.txt")  # files of a recording that say what happened before the server answered
+_LONGEST_PERIOD = 7 * 86_400.0  # pages pasted years apart are no scrapes of one watch
 _SHOWN = 160  # characters of a line that a sentence quotes
 
 
@@ -136,7 +138,7 @@ def _period(series: Sequence[Series]) -> float:
     """The usual distance of scrapes in seconds."""
     longest = max(series, key=lambda one: len(one.times))
     gaps = sorted(later - earlier for earlier, later in pairwise(longest.times))
-    return max(1.0, gaps[len(gaps) // 2]) if gaps else 15.0
+    return min(max(1.0, gaps[len(gaps) // 2]), _LONGEST_PERIOD) if gaps else 15.0
 
 
 def _both(past: RuleResults, live: RuleResults | None) -> RuleResults:
@@ -224,5 +226,5 @@ def _vitals(frame: MemoryFrame) -> dict[str, float | None]:
 
 
 def _set(vitals: dict[str, float | None], name: str, value: Any) -> None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         vitals[name] = float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from infradoc.artefacts.secrets import without_secrets
+from infradoc.sources.secrets import without_secrets
 from infradoc.report.model import Report
 
 _OWN = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"})  # say nothing about whose machine it is

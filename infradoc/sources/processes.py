@@ -112,12 +112,6 @@ def find_socket(port: int) -> ListeningSocket | None:
     return None
 
 
-def find_listener(port: int) -> psutil.Process | None:
-    """The process that listens on a TCP port here; None when there is none or it may not be seen."""
-    found = find_socket(port)
-    return found.process if found is not None else None
-
-
 def launcher_of(listener: psutil.Process) -> psutil.Process | None:
     """The program that started the listener beside the engine's own processes; None where there is none."""
     try:

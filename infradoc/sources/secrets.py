@@ -1,4 +1,4 @@
-"""Takes secrets out of everything that a report on artefacts says: logs and launch commands hold keys.
+"""Takes secrets out of everything that is shown or kept: logs and launch commands hold keys.
 
 Two ways to know one: by its own shape, wherever it stands, and by the name before it. Repeats are bounded, so no text
 takes quadratic time.

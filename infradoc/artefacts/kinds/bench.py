@@ -11,6 +11,7 @@ from typing import Any
 
 from infradoc.artefacts.kinds.bench_names import field_of, plain
 from infradoc.artefacts.model import Artefact, Segment
+from infradoc.artefacts.sound import is_sound
 from infradoc.artefacts.spans import Span, json_spans
 from infradoc_rules.model import Event, Value
 
@@ -250,10 +251,10 @@ def _gaps(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Value | None]]]
 def _from_json(value: Mapping[str, Any]) -> dict[str, float]:
     fields: dict[str, float] = {}
     for name, number in value.items():
-        if isinstance(number, int | float) and not isinstance(number, bool):
+        if isinstance(number, int | float) and not isinstance(number, bool) and is_sound(number):
             _put(fields, str(name), float(number))
     rate = value.get("request_rate")
-    if isinstance(rate, int | float) and "request_throughput" in value:
+    if isinstance(rate, int | float) and is_sound(rate) and "request_throughput" in value:
         fields["offered_rate"] = float(rate)
     return fields
 

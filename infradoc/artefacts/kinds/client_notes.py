@@ -1,7 +1,8 @@
 """What is said of the load: comments beside a launch command, and the commands of load generators.
 
 Facts: client.request_rate, client.concurrency, client.requests, client.shared_prefix (bool), client.mixed_lengths
-(bool), client.browser (bool), client.direct (bool: it talks to the model server past the router's limits).
+(bool), client.browser (bool), client.sequential (bool: the next request leaves when the answer to the last is there),
+client.direct (bool: it talks to the model server past the router's limits).
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ _COMMAND = re.compile(
     r"|text-generation-benchmark|locust|llama-batched-bench|llmperf|token_benchmark_ray)"
 )
 _COMMENT = re.compile(r"^\s*(?:#|//) ?(?!\d+ +\S+ +gauge|HELP |TYPE )(?P<text>.*)$")
+# A sentence in prose on the load, as people write beside a log; a log line has a stamp, brackets or an assignment.
+_PROSE = re.compile(
+    r"^\s*[-*]? ?(?:(?:We|I|Our|My|The|Each|Every|All|One|Both|Clients?|Users?|Requests?|Prompts?|Agents?)\b"
+    r"|(?i:load|traffic|workload|client|clients|note|usage|setup)\s?:)(?P<text>[^\[\]{}=|]*)$"
+)
 _LOAD = re.compile(
     r"(?i)\b(?:load|traffic|clients?|workload|concurren\w+|req/s|requests? (?:per|a|each)|open-loop|closed-loop|browser"
-    r"|prompts?|prefix(?:es)?|documents?|callers?|users)\b"
+    r"|prompts?|prefix(?:es)?|documents?|callers?|users|script|requests?)\b"
 )
 _RATE = re.compile(
     r"(?i)(?:--request-rate[ =]|request[_ ]rate[ =:]+)(\d+(?:\.\d+)?)"
@@ -34,14 +40,21 @@ _CONCURRENT = re.compile(
 _COUNT = re.compile(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
 _SHARED = re.compile(
     r"(?i)(?:shar(?:e|ed|ing|es)\b.{0,40}\b(?:prefix|system prompt|context|preamble|instructions)"
-    r"|same (?:long )?(?:system prompt|prefix"
-    r"|document|context|preamble)|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn"
+    r"|same (?:[\w,.-]+ ){0,4}(?:system prompt|system message|prefix"
+    r"|document|context|preamble|instructions|tool (?:list|definitions|schemas?))|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn"
     r"|generated-shared-prefix"
     r"|prefix_repetition|few-shot)"
 )
 _MIXED = re.compile(
     r"(?i)short (?:chats?|prompts?|requests?).{0,60}(?:long|\d+k)|(?:long"
     r"|\d+k).{0,60}short (?:chats?|prompts?|requests?)"
+)
+_SEQUENTIAL = re.compile(
+    r"(?i)\b(?:one (?:request |prompt |row |call |item |by |after )+(?:at a time|one|another|the other)|one at a time"
+    r"|sequential(?:ly)?|serially|single[- ]thread(?:ed)?|(?:awaits?|waits?) (?:for|until) (?:each|every|the) (?:answer|response"
+    r"|reply|result|request)|before (?:sending|starting|the) (?:the )?next|concurrency (?:of )?(?:1|one)\b(?!\d)"
+    r"|(?:synchronous|blocking|plain) (?:loop|calls?|requests?|client)|without (?:any )?(?:async\w*|threads|concurrency)"
+    r"|in a (?:simple |plain |for |while )?loop\b|for \w+ in \w+: ?(?:requests|client|openai|httpx|chat|llm))"
 )
 _STARTS = re.compile(r"\s*(?:\$ )?(?:\w+=\S+ )*(?:python3?|vllm|genai-perf|aiperf|guidellm|text-gen|locust|llama-|\./)")
 _DIRECT = re.compile(r"\btext-generation-benchmark\b")
@@ -75,7 +88,11 @@ def _mine(line: str) -> bool:
         return False
     comment = _COMMENT.match(line)
     if comment is not None:
-        return bool(_LOAD.search(comment["text"]) or _COMMAND.search(comment["text"]))
+        said = comment["text"]
+        return bool(_LOAD.search(said) or _COMMAND.search(said) or _SEQUENTIAL.search(said))
+    prose = _PROSE.match(line)
+    if prose is not None and len(line.split()) >= 4:
+        return any(pattern.search(line) for pattern in (_SHARED, _SEQUENTIAL, _MIXED, _CONCURRENT))
     return _COMMAND.search(line) is not None and _is_command(line)
 
 
@@ -94,7 +111,7 @@ def _said(line: str) -> Iterator[tuple[str, Value]]:
         if found is not None:
             number = float(next(group for group in found.groups() if group))
             yield name, number if name == "request_rate" else int(number)
-    for name, pattern in (("shared_prefix", _SHARED), ("mixed_lengths", _MIXED), ("direct", _DIRECT)):
+    for name, pattern in (("shared_prefix", _SHARED), ("mixed_lengths", _MIXED), ("sequential", _SEQUENTIAL), ("direct", _DIRECT)):
         if pattern.search(line):
             yield name, True
     if re.search(r"(?i)browser", line):

@@ -21,6 +21,16 @@ _STAMP_LINE = re.compile(
     r"^(?:#|=+|-+|\[)? ?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\w* )?(?:\w{3} +\d{1,2} )?(?:\d{4}-\d\d-\d\d[T ])?"
     r"\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [A-Z]{3,4})?(?: \d{4})?\]?(?: ?[=-]+)?$"
 )
+_CAPTION = re.compile(
+    r"(?i)^(?:#+|-+|=+|//)? ?(?:after |at |\+ ?|t ?= ?\+?)?(?P<n>\d+(?:\.\d+)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve"
+    r"|half an) ?(?P<unit>h|hrs?|hours?|m|min|mins|minutes?|days?)(?: (?:later|after\b.*|on|in|of load|uptime))?[:.]?(?: ?[-=]+)?$"
+)
+_COUNTS = {
+    "a": 1.0, "an": 1.0, "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0,
+    "eight": 8.0, "nine": 9.0, "ten": 10.0, "twelve": 12.0, "half an": 0.5,
+}  # fmt: skip
+_ASKED = re.compile(r"^[$#] ?(?:ps|top|docker|kubectl|free)\b.*?(?:# ?|; ?date.*)(?P<time>\d\d:\d\d(?::\d\d)?)\s*$")
+_SHORT = re.compile(r"^(?:#|-+|=+|\[)? ?\d\d:\d\d\]?(?: ?(?:UTC|[ap]m))?(?: ?[-=]+)?$")
 _TOP = re.compile(r"^top - (\d\d:\d\d:\d\d) up .*load average: ([\d.]+)")
 _LOAD = re.compile(r"load averages?: ([\d.]+)")
 _CPU = re.compile(r"^%?Cpu(?:\(s\)|\d+) *:.*?([\d.]+)[ %]*id")
@@ -53,7 +63,7 @@ class HostToolsKind:
             if end == index:
                 index += 1
                 continue
-            start = index - 1 if index and _STAMP_LINE.match(lines[index - 1].strip()) else index
+            start = index - 1 if index and _says_when(lines[index - 1]) else index
             # Snapshots after one another are one series.
             if found and not any(line.strip() for line in lines[found[-1][1] : start]):
                 start = found.pop()[0]
@@ -82,6 +92,12 @@ def _end(lines: Sequence[str], start: int) -> int:
         below = lines[start + 1].strip() if start + 1 < len(lines) else ""
         return start + 1 if found[1] else start + 2 if below.isdigit() else start
     return start
+
+
+def _says_when(line: str) -> bool:
+    """Whether the line above a table says when it was taken."""
+    text = line.strip()
+    return any(pattern.match(text) for pattern in (_STAMP_LINE, _SHORT, _CAPTION, _ASKED))
 
 
 def _header(line: str) -> tuple[str, list[str]] | None:
@@ -157,6 +173,7 @@ class _Reader:
         self.out = Artefact()
         self.sample = 0
         self.now: float | None = None
+        self.first: float | None = None
 
     def run(self) -> None:
         index = 0
@@ -179,8 +196,13 @@ class _Reader:
         return index + 1
 
     def _line(self, line: str, index: int) -> None:
-        if _STAMP_LINE.match(line.strip()):
+        text = line.strip()
+        if _STAMP_LINE.match(text) or _SHORT.match(text):
             self._at(line)
+        elif found := _ASKED.match(text):
+            self._at(found["time"])
+        elif found := _CAPTION.match(text):
+            self._later(found)
         elif found := _TOP.match(line):
             self._at(found[1])
             self._event("host_usage", index, {"load": float(found[2])})
@@ -201,6 +223,15 @@ class _Reader:
         when = datetime.fromisoformat(f"{found[1] or '2000-01-01'} {found[2]}").replace(tzinfo=UTC).timestamp()
         day = 86_400.0 if found[1] is None and self.now is not None and when < self.now - 43_200 else 0.0
         self.now = when + day
+        self.first = self.now if self.first is None else self.first
+
+    def _later(self, found: re.Match[str]) -> None:
+        """A caption such as "two hours later": counted from the first snapshot, or from the last where time went on."""
+        count = _COUNTS.get(found["n"].lower()) or float(found["n"])
+        seconds = count * _SPANS.get(found["unit"][0].lower(), 3600.0)
+        self.first = self.first if self.first is not None else (self.now or 0.0)
+        whole = self.first + seconds
+        self.now = whole if self.now is None or whole > self.now else self.now + seconds
 
     def _event(self, name: str, index: int, fields: Mapping[str, Value | None]) -> None:
         known = {key: value for key, value in fields.items() if value is not None}

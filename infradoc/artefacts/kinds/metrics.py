@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from infradoc.artefacts.kinds import dcgm
+from infradoc.artefacts.kinds.metrics_names import places, usual
 from infradoc.artefacts.kinds.nvidia_state import facts_of
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
@@ -40,6 +41,13 @@ _COMMENT = re.compile(r"^# (?:HELP|TYPE|UNIT|EOF)\b")
 _WHEN = re.compile(r"^#.*?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 _CLOCK = re.compile(r"^#\D*(\d\d):(\d\d):(\d\d)\b")
 _OFFSET = re.compile(r"^#.*?\b(?:t|after) ?=? ?\+?(\d+(?:\.\d+)?) ?s\b")
+_LOOK = {
+    "llm_requests_running": "running",
+    "llm_requests_waiting": "waiting",
+    "llm_generation_tokens_total": "generated",
+    "llm_prompt_tokens_total": "prompted",
+    "llm_requests_finished_total": "finished",
+}
 _MEMORY = ("container_memory_rss", "container_memory_working_set_bytes")
 
 
@@ -56,7 +64,8 @@ class MetricsKind:
     def read(self, segment: Segment) -> Artefact:
         """Series and facts. A page of a server that has no map is read for its facts alone."""
         out = Artefact()
-        scrapes = list(_scrapes(segment.lines))[:MAX_SCRAPES]
+        lines = [usual(line) for line in segment.lines]
+        scrapes = list(_scrapes(lines))[:MAX_SCRAPES]
         samples: dict[tuple[str, Labels], list[tuple[float, float]]] = defaultdict(list)
         mapper = PageMapper()
         for when, page in scrapes:
@@ -79,6 +88,10 @@ class MetricsKind:
         out.facts += [Fact(fact.name, fact.value, "metrics", place) for fact in _facts(samples, scrapes)]
         if out.system:
             out.facts.append(Fact("target.system", out.system, "metrics", place))
+            limits = (places(usual(line)) for line in segment.lines)
+            out.facts += [Fact("max_num_seqs", limit, "metrics", place) for limit in limits if limit][:1]
+        if len(scrapes) == 1 and (page := _page(samples, place)) is not None:
+            out.events.append(page)
         return out
 
 
@@ -149,6 +162,18 @@ def _time_in(line: str) -> float | None:
 def _without_time(line: str) -> str:
     match = _SAMPLE.match(line)
     return f"{match['name']}{match['labels'] or ''} {match['value']}" if match and match["time"] else line
+
+
+def _page(samples: Mapping[tuple[str, Labels], list[tuple[float, float]]], place: str) -> Event | None:
+    """A page of one scrape as an event: two files with a page each are two looks at one server."""
+    sums: dict[str, float] = defaultdict(float)
+    for (name, _), points in samples.items():
+        if name in _LOOK:
+            sums[_LOOK[name]] += points[-1][1]
+    if "running" not in sums:
+        return None
+    text = ", ".join(f"{name} {value:g}" for name, value in sums.items())
+    return Event("metrics_page", 0, {name: float(value) for name, value in sums.items()}, source=place, text=text)
 
 
 def _foreign(page: Sequence[str]) -> Iterator[tuple[str, Labels, float]]:

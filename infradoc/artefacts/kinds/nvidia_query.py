@@ -15,6 +15,8 @@ _TOP = re.compile(r"^=+ ?NVSMI LOG ?=+$|^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:[0-9A-Fa
 _REASONS = re.compile(r"^\s*Clocks (?:Throttle|Event) Reasons(?: Counters)?\s*$")
 _PAIR = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/+-]{1,48}?)\s+: (?P<value>.*)$")
 _SECTION = re.compile(r"^(?P<indent>\s{4,})(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
+# a paste may have lost the indentation of its first level, or all of it
+_HEADING = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
 _GPU = re.compile(r"^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:")
 # (a word of the section, key) -> field of gpu_state and the unit of a bare number
 _FIELDS: dict[tuple[str, str], str] = {
@@ -73,6 +75,7 @@ def events(segment: Segment) -> list[Event]:
     device: _Device | None = None
     path: list[tuple[int, str]] = []
     count = 0
+    flat = not any(line[:1].isspace() for line in segment.lines)
     for index, line in enumerate(segment.lines):
         if _GPU.match(line) or (device is None and _REASONS.match(line)):
             out += _done(device)
@@ -81,12 +84,12 @@ def events(segment: Segment) -> list[Event]:
         if device is None:
             continue
         pair = _PAIR.match(line)
-        section = None if pair else _SECTION.match(line) or _REASONS.match(line)
+        section = None if pair or _GPU.match(line) else _HEADING.match(line)
         if section:
             indent = len(line) - len(line.lstrip())
             path = [*(part for part in path if part[0] < indent), (indent, line.strip())]
         elif pair:
-            path = [part for part in path if part[0] < len(pair["indent"])]
+            path = path if flat else [part for part in path if part[0] < len(pair["indent"])]
             _take(device, [name for _, name in path], pair["key"], pair["value"].strip(), segment.place(index), line)
     return out + _done(device)
 

@@ -44,15 +44,16 @@ class PeerTestKind:
         return found
 
     def read(self, segment: Segment) -> Artefact:
-        """One `p2p_bandwidth` of the copies in one direction: medians over the pairs, in GB/s."""
+        """One `p2p_bandwidth` of the copies in one direction, in both where only these are shown: medians in GB/s."""
         out = Artefact()
+        one_way = any((title := _MATRIX.match(line)) and title["way"] == "Uni" for line in segment.lines)
         rates: dict[str, list[float]] = {}
         place = segment.place(0)
         state = ""
         for index, line in enumerate(segment.lines):
             title, row = _MATRIX.match(line), _ROW.match(line)
             if title is not None:
-                state = title["state"] if title["way"] == "Uni" else ""
+                state = title["state"] if (title["way"] == "Uni") is one_way else ""
                 place = segment.place(index) if state else place
                 rates.setdefault(state, [])
             elif row is not None and state:

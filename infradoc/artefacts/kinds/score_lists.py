@@ -19,8 +19,12 @@ _ITEM = re.compile(
     r"^\s*[-*>]?\s*(?P<task>[A-Za-z][\w ./-]{1,40}?)\s*[:：=]\s*(?P<score>\d+(?:\.\d+)?)\s*%?"
     r"(?:\s*[,(（]?\s*(?:vs\.?|official|reference|baseline|bf16|fp16|base)\s*[:=]?\s*(?P<ref>\d+(?:\.\d+)?).*)?$"
 )
+_NAMED = re.compile(
+    r"(?i)^\s*[-*>]?\s*(?P<label>[A-Za-z][\w ./-]{1,40}?)\s*[:：]\s*(?P<metric>ppl|perplexity|acc(?:uracy)?|score)\s*[:=]?\s*"
+    r"(?P<score>\d+(?:\.\d+)?)\s*%?\s*$"
+)
 _FORMAT = re.compile(
-    r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)(?:[-_ ]?(?:int)?[48])?\b"
+    r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b"
 )
 _WHOLE = re.compile(r"(?i)\b(?:bf16|fp16|fp32|bfloat16|float16|unquantized|original|baseline)\b")
 
@@ -87,11 +91,17 @@ def listed(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
     return end, rows
 
 
+def _item(line: str) -> re.Match[str] | None:
+    """A task and its score; where the metric stands behind the label, as if it stood before the colon."""
+    named = _NAMED.match(line)
+    return _ITEM.match(f"{named['label']} {named['metric']}: {named['score']}" if named else line)
+
+
 def labelled(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
-    """Lines that name format, task and score: "bf16 gsm8k accuracy: 0.812", "awq gsm8k accuracy: 0.533"."""
+    """Lines that name format, task and score: "bf16 gsm8k accuracy: 0.812", "awq gsm8k accuracy: 0.533", "AWQ: ppl 9.1"."""
     rows: list[Score] = []
     end = start
-    while end < len(lines) and len(lines[end]) < 160 and (found := _ITEM.match(lines[end])):
+    while end < len(lines) and len(lines[end]) < 160 and (found := _item(lines[end])):
         label = found.group("task")
         quantized = _FORMAT.search(label)
         named = quantized or _WHOLE.search(label)

@@ -28,7 +28,7 @@ _ACCURACY = re.compile(
 )
 _MOST = 100.0  # percent; few scores go above, and their tables say that they are scores
 _ABOVE = re.compile(r"(?i)score|elo\b|\bmme\b|ocr")
-_CACHE = re.compile(r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$")
+_CACHE = re.compile(r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$|^quant[_ -]?policy$")
 _RULES = frozenset("|-: +=")
 
 
@@ -122,7 +122,9 @@ def _by_cache(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> l
     place = next((index for index, title in enumerate(titles) if _CACHE.match(title)), None)
     if place is None:
         return []
-    told = [(line, cells) for line, cells in body if len(cells) == len(titles) and not _NUMBER.match(cells[place])]
+    numbered = "policy" in titles[place].lower()  # LMDeploy names the formats 0, 4 and 8
+    rows_alike = [(line, cells) for line, cells in body if len(cells) == len(titles)]
+    told = [(line, cells) for line, cells in rows_alike if numbered or not _NUMBER.match(cells[place])]
     bases = [cells for _, cells in told if _is_whole(cells[place])]
     rows = []
     for line, cells in told:
@@ -138,7 +140,7 @@ def _by_cache(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> l
 
 
 def _is_whole(cell: str) -> bool:
-    return (REFERENCE.search(cell) is not None or cell.lower() in ("auto", "f16")) and not QUANTIZED.search(cell)
+    return (REFERENCE.search(cell) is not None or cell.lower() in ("auto", "f16", "0")) and not QUANTIZED.search(cell)
 
 
 def _others(cells: Sequence[str], place: int) -> tuple[str, ...]:
@@ -163,7 +165,7 @@ def _by_row(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> lis
 
 def _words(cells: Sequence[str]) -> tuple[str, ...]:
     """What a row says beside its name and its numbers: the data set, where a table has one in each row."""
-    return tuple(cell for cell in cells[1:] if not _NUMBER.match(cell))
+    return tuple(cell for cell in cells[1:] if not _NUMBER.match(cell) and cell.strip("-–— "))
 
 
 def _named_alike(body: Sequence[tuple[int, list[str]]]) -> list[list[str]]:

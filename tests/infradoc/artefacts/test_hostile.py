@@ -6,7 +6,7 @@ import pytest
 
 from infradoc.artefacts.gather import gather
 from infradoc.artefacts.kinds import KINDS
-from infradoc.artefacts.secrets import without_secrets
+from infradoc.sources.secrets import without_secrets
 from infradoc.artefacts.split import split
 
 SIZE = 100_000

@@ -138,3 +138,12 @@ def test_interrupt_is_quiet(closed_port: int, server: object, vllm_page: bytes) 
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=20)
     assert child.returncode == 130 and "Traceback" not in err and out == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("shell", [">/dev/full", ">&-", "2>&-", ">&- 2>&-"])
+def test_an_output_that_takes_nothing_is_no_internal_error(shell: str) -> None:
+    command = f"{sys.executable} -P -m infradoc playbook {shell}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "Internal error" not in done.stderr and "Traceback" not in done.stderr
+    assert ("the disk under it is full" in done.stderr) == (shell == ">/dev/full")

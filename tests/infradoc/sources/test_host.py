@@ -20,7 +20,7 @@ from infradoc.sources.cgroup import Cgroup, pressure
 from infradoc.sources.gpu_processes import Family
 from infradoc.sources.host import HostSource
 from infradoc.sources.host_rows import HostRows, role_of
-from infradoc.sources.processes import ServerProcesses, _role_name, find_listener
+from infradoc.sources.processes import ServerProcesses, _role_name, find_socket
 
 ROW: dict[str, Any] = {
     "t": 100.0,
@@ -103,8 +103,8 @@ def test_this_machine_and_the_process_behind_a_port() -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        found = find_listener(port)
-        assert found is not None and found.pid == os.getpid()
+        found = find_socket(port)
+        assert found is not None and found.process.pid == os.getpid()
         source = HostSource(port)
         first = source.read(time.time())
         second = source.read(time.time() + 1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from infradoc.config import TargetConfig
 from infradoc.sources.all import bind_sources
-from infradoc.sources.log_command import MOST_LINES, CommandLogSource, CommandTail
+from infradoc.sources.log_command import MOST_BYTES, MOST_LINES, CommandLogSource, CommandTail
 
 LINE = (
     "INFO 11-29 10:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 100.0 tokens/s, Avg generation throughput:"
@@ -63,7 +64,51 @@ def test_a_command_that_ends_is_told_and_started_again_later() -> None:
     until(told)
     assert "The log command sh does not run" in errors[0]
     until(lambda: "started again in" in (source.read(time.time()).error or ""))
+    begun = source._command._started
+    until(lambda: bool(source.read(time.time())) and source._command._started > begun)
+    assert "exit code 3" in (source.read(time.time()).error or ""), "a start alone is no recovery"
     source.close()
+
+
+def test_what_the_command_left_behind_ends_too() -> None:
+    tail = CommandTail(("sh", "-c", "sleep 600 & echo $!; wait"))
+    orphan = int(first_line(tail))
+    tail.close()
+    until(lambda: is_gone(orphan))
+
+    ended = CommandTail(("sh", "-c", "sleep 600 & echo $!"))  # the shell is gone, its child holds the pipe
+    orphan = int(first_line(ended))
+
+    def told() -> bool:
+        try:
+            return bool(ended.lines()) and False
+        except OSError as error:
+            return "ended with exit code 0" in str(error.strerror)
+
+    until(told)
+    until(lambda: is_gone(orphan))
+    ended.close()
+
+
+def first_line(tail: CommandTail) -> bytes:
+    found: list[bytes] = []
+    until(lambda: bool(found) or bool(found.extend(tail.lines())) or bool(found))
+    return found[0]
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()  # nobody here collects an orphan
+    except FileNotFoundError:
+        return True
+
+
+def test_long_lines_are_bounded_by_their_bytes() -> None:
+    tail = CommandTail(("sh", "-c", "while :; do head -c 1000000 /dev/zero; echo; done"))
+    tail.lines()
+    until(lambda: tail.dropped_lines > 20)
+    assert sum(map(len, tail.lines())) <= MOST_BYTES
+    tail.close()
 
 
 def test_a_flood_is_bounded() -> None:

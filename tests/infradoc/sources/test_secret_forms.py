@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from infradoc.artefacts.secrets import without_secrets
+from infradoc.sources.secrets import without_secrets
 
 SECRET = "hunter2secretXYZ"
 FORMS = [
