@@ -11,9 +11,9 @@ from infradoc.remediation.session import RECENT_SECONDS
 class AppliedChanges:
     """Looks at the journal of one server. A journal that cannot be read is told in `error`, and the last state kept."""
 
-    def __init__(self, url: str, journal: Journal | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._journal = journal or Journal()
+        self._journal = Journal()
         self._stamp: tuple[int, int] | None = None
         self._changes: tuple[ChangeRecord, ...] = ()
         self.error: str | None = None

@@ -27,7 +27,7 @@ class EngineView:
         self._fetcher = Fetcher(url, auth, total_seconds=_SECONDS)
 
     def blocks(self) -> dict[str, Any]:
-        """The ledger and the map as run lengths. Raises EngineViewError, SecretError, FetchError."""
+        """Ledger, states and owners of all blocks. Raises EngineViewError, SecretError, FetchError."""
         return self._get("/admin/blocks")
 
     def requests(self) -> list[dict[str, Any]]:

@@ -79,11 +79,17 @@ class Fleet:
         lists. Raises as the constructor does, and then leaves everything as it was.
         """
         fresh: dict[str, TargetWatcher] = {}
-        for spec in dict.fromkeys(specs):
-            made, old = self._made(spec, config), self._watchers.get(spec)
-            fresh[spec] = old if old is not None and old.target.config == made.target.config else made
-            if fresh[spec] is not made:
-                made.monitor.close()
+        try:
+            for spec in dict.fromkeys(specs):
+                made, old = self._made(spec, config), self._watchers.get(spec)
+                fresh[spec] = old if old is not None and old.target.config == made.target.config else made
+                if fresh[spec] is not made:
+                    made.monitor.close()
+        except BaseException:
+            for spec, one in fresh.items():
+                if self._watchers.get(spec) is not one:
+                    one.monitor.close()
+            raise
         removed = [one for spec, one in self._watchers.items() if fresh.get(spec) is not one]
         added = [one for spec, one in fresh.items() if self._watchers.get(spec) is not one]
         self._watchers = fresh

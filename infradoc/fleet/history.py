@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from infradoc.signals.percentiles import from_buckets, min_samples
+from infradoc.signals.percentiles import from_buckets, min_samples, upper_bound
 from infradoc_rules.model import Series, SignalFrame
 
 Floats = NDArray[np.float64]
@@ -87,7 +87,7 @@ def rolling(
     if not len(moments):
         return values, np.empty(0)
     for series in frame.select(f"{name}_bucket"):
-        bound = _bound(series.labels)
+        bound = upper_bound(series.labels)
         if bound is None:
             continue
         times, total = grown_counter(series, float(moments[0]) - window, float(moments[-1]) + 1e-6)
@@ -106,10 +106,3 @@ def rolling(
                 found = from_buckets(row, q).value
                 values[q][place] = np.nan if found is None else found
     return values, samples
-
-
-def _bound(labels: Mapping[str, str]) -> float | None:
-    try:
-        return float(labels["le"])
-    except (KeyError, ValueError):
-        return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infradoc.signals.window import increase, last_values
+from infradoc.signals.window import Match, increase, last_total, last_values
 from infradoc_rules.model import SignalFrame
 
 _RATE_SECONDS = 10.0
@@ -63,12 +62,12 @@ def gpu_rows(frame: SignalFrame) -> list[GpuRow]:
 def host_row(frame: SignalFrame) -> HostRow:
     """The host as last seen."""
     return HostRow(
-        _sum(frame, "host_cpus"),
+        last_total(frame, "host_cpus"),
         _rate(frame, "host_cpu_seconds_total", lambda labels: labels.get("mode") not in ("idle", "iowait")),
-        _sum(frame, "host_load1"),
-        _sum(frame, "host_memory_size_bytes"),
-        _sum(frame, "host_memory_available_bytes"),
-        _sum(frame, "proc_resident_memory_bytes"),
+        last_total(frame, "host_load1"),
+        last_total(frame, "host_memory_size_bytes"),
+        last_total(frame, "host_memory_available_bytes"),
+        last_total(frame, "proc_resident_memory_bytes"),
         _rate(frame, "proc_cpu_seconds_total", lambda labels: True),
     )
 
@@ -78,18 +77,12 @@ def _of(frame: SignalFrame, name: str, gpu: str) -> float | None:
     return max(values) if values else None
 
 
-def _sum(frame: SignalFrame, name: str) -> float | None:
-    values = [value for _, value in last_values(frame, name)]
-    return float(sum(values)) if values else None
-
-
-def _rate(frame: SignalFrame, name: str, match: object) -> float | None:
-    found: list[Mapping[str, str]] = []
-    total = 0.0
+def _rate(frame: SignalFrame, name: str, match: Match) -> float | None:
+    total: float | None = None
     for series in frame.select(name):
-        if match(series.labels) and len(series.times) > 1:  # type: ignore[operator]
-            found.append(series.labels)
+        if match(series.labels) and len(series.times) > 1:
             begin = max(float(series.times[0]), frame.now - _RATE_SECONDS)
             end = float(series.times[-1])
-            total += increase(series, begin, end) / (end - begin) if end > begin else 0.0
-    return total if found else None
+            rate = increase(series, begin, end) / (end - begin) if end > begin else 0.0
+            total = (total or 0.0) + rate
+    return total

@@ -40,9 +40,8 @@ class Watched:
     """One target as of its last look. Times are Unix seconds.
 
     `spec` is what the user typed, `name` how the target is called. `tick_time` is None before the first look ended.
-    `up`: the server gave its page at the last look. `seen`: when it last did. `stale_since`: as `seen` while the
-    server gives none, else None (a look that hangs is told by `stale_seconds`). `findings` are report v1 finding
-    objects of what holds right now, roots first; `vitals` are those of report v1 and `running`, `waiting`,
+    `up`: the server gave its page at the last look. `seen`: when it last did. `findings` are report v1 finding objects
+    of what holds right now, roots first; `vitals` are those of report v1 and `running`, `waiting`,
     `estimated_wait_seconds`. `changes` are the applied changes in the journal, oldest first. `error` is one sentence.
     """
 
@@ -54,7 +53,6 @@ class Watched:
     tick_time: float | None = None
     up: bool = False
     seen: float | None = None
-    stale_since: float | None = None
     status: Status = "unknown"
     findings: tuple[Mapping[str, Any], ...] = ()
     vitals: Mapping[str, float | None] = field(default_factory=dict)

@@ -90,15 +90,10 @@ class Repair:
             fixer = Fixer(watcher, session.admin, session.journal, session.clients, timing, say, self._lang)
             return fixer.run(rule, first)
 
-    def last_change(self) -> ChangeRecord | None:
-        """The newest setting in force on the target that `undo` would take back."""
-        with Session(self.spec, self._config, lang=self._lang) as session:
-            return _last(session)
-
     def undo(self) -> str:
         """Take the newest change back; returns one sentence. Raises InfradocError when there is none or it cannot."""
         with Session(self.spec, self._config, lang=self._lang) as session:
-            change = _last(session)
+            change = last_setting(session.journal.changes(session.url))
             if change is None:
                 raise InfradocError(f"There is no change to take back on {session.url}.")
             return take_back(session.admin, session.journal, change, self._lang)
@@ -115,10 +110,6 @@ class _Stoppable:
         if self._asked.is_set():
             raise Stopped("Stopped before the verdict.")
         return self._monitor.tick(now)
-
-
-def _last(session: Session) -> ChangeRecord | None:
-    return last_setting(session.journal.changes(session.url))
 
 
 def last_setting(changes: Sequence[ChangeRecord]) -> ChangeRecord | None:

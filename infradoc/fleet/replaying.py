@@ -160,7 +160,6 @@ class ReplayView:
                 tick_time=moment.time,
                 up=up,
                 seen=moment.seen,
-                stale_since=None if up else moment.seen,
                 status=moment.status,
                 findings=moment.findings,
                 vitals=self._vitals_at(now),

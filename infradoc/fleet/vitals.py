@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infradoc.report.vitals import read_vitals
-from infradoc.signals.window import increase, last_values
+from infradoc.signals.window import increase, last_total
 from infradoc_rules.model import SignalFrame
 
 WINDOW_SECONDS = 60.0
@@ -14,8 +14,8 @@ WINDOW_SECONDS = 60.0
 def board_vitals(frame: SignalFrame, seconds: float = WINDOW_SECONDS) -> dict[str, float | None]:
     """Vitals of report v1 over the last `seconds`, with `running`, `waiting` and `estimated_wait_seconds`."""
     values: dict[str, float | None] = dict(read_vitals(frame, seconds).values)
-    values["running"] = _total(frame, "llm_requests_running")
-    values["waiting"] = _total(frame, "llm_requests_waiting")
+    values["running"] = last_total(frame, "llm_requests_running")
+    values["waiting"] = last_total(frame, "llm_requests_waiting")
     values["estimated_wait_seconds"] = estimated_wait(frame, values, seconds)
     return values
 
@@ -38,8 +38,3 @@ def estimated_wait(frame: SignalFrame, values: Mapping[str, float | None], secon
 
 def _first_time(frame: SignalFrame) -> float:
     return min((float(one.times[0]) for one in frame.select("llm_requests_finished_total")), default=frame.now)
-
-
-def _total(frame: SignalFrame, name: str) -> float | None:
-    values = [value for _, value in last_values(frame, name)]
-    return float(sum(values)) if values else None

@@ -100,9 +100,11 @@ class TargetWatcher:
     def look(self) -> Watched:
         """One look, in the calling thread. A fault of a rule or of `on_tick` is told in `state.error`."""
         try:
-            tick = self.monitor.tick(time.time())
-            self._state = self._judged(tick)
-            if self._on_tick is not None:
+            self._state = self._judged(self.monitor.tick(time.time()))
+        except Exception as error:
+            self._state = failed(self._state, error)
+        try:
+            if self._on_tick is not None and not self._stop.is_set():  # a target that was removed is nobody's news
                 self._on_tick(self, self._state)
         except Exception as error:
             self._state = failed(self._state, error)
@@ -132,7 +134,6 @@ class TargetWatcher:
             tick_time=tick.now,
             up=up,
             seen=seen,
-            stale_since=None if up else seen,
             status=status_of(tick.findings, could_judge),
             findings=tuple(finding_part(finding, tick.frame) for finding in tick.findings),
             vitals=board_vitals(tick.frame),
@@ -191,4 +192,4 @@ class TargetWatcher:
 def failed(state: Watched, error: Exception) -> Watched:
     """The state after a look that went wrong inside infradoc itself: nothing of it counts as seen."""
     said = str(error) if isinstance(error, InfradocError) else f"{type(error).__name__}: {error}"
-    return replace(state, up=False, stale_since=state.seen, status="unknown", error=f"The look failed: {said}")
+    return replace(state, up=False, status="unknown", error=f"The look failed: {said}")

@@ -203,8 +203,8 @@ class DoctorApp(App[None]):
 
         def job() -> None:
             try:
-                name, text = exported(screen)
-                files = ", ".join(str(path) for path in export.write(folder, name, svg, text))
+                name, text, blocks = exported(screen)
+                files = ", ".join(str(path) for path in export.write(folder, name, svg, text, blocks))
                 post(self, Told(self.say["exported"].format(files=files)))
             except InfradocError as error:
                 post(self, Told(self.say["not_exported"].format(why=error), "error"))
@@ -259,12 +259,14 @@ class DoctorApp(App[None]):
             self.exit()
 
 
-def exported(screen: DoctorScreen) -> tuple[str, str]:
-    """A name and the figures of a screen. Raises InfradocError when there are none yet."""
+def exported(screen: DoctorScreen) -> tuple[str, str, str]:
+    """A name, the figures of a screen, its map of blocks or "". Raises InfradocError when there are none yet."""
     if isinstance(screen, FleetScreen):
-        return "fleet", export.fleet_csv(screen.rows)
+        return "fleet", export.fleet_csv(screen.rows), ""
     if isinstance(screen, TargetScreen) and screen.painted is not None:
-        return f"target-{screen.painted.state.name}", export.series_csv(screen.painted.frame, screen.painted.marks)
+        shown = screen.painted
+        figures = export.series_csv(shown.frame, shown.marks)
+        return f"target-{shown.state.name}", figures, export.blocks_csv(shown.blocks)
     if isinstance(screen, FindingScreen) and screen.finding is not None:
-        return f"finding-{screen.finding_id}", export.finding_csv(screen.finding)
+        return f"finding-{screen.finding_id}", export.finding_csv(screen.finding), ""
     raise InfradocError("There is nothing to export yet.")

@@ -16,6 +16,7 @@ from infradoc.errors import InfradocError
 from infradoc.fleet import history
 from infradoc.fleet.model import Mark
 from infradoc.tui.paint import one_line
+from infradoc.tui.panels.block_holders import clean_pieces, clean_runs
 from infradoc.tui.table import Row
 from infradoc_rules.model import SignalFrame
 
@@ -90,6 +91,22 @@ def series_csv(frame: SignalFrame, marks: Sequence[Mark]) -> str:
     return table([["time", *columns, "marks"], *body])
 
 
+def blocks_csv(told: Mapping[str, Any]) -> str:
+    """The map of KV blocks as the engine told it last, one row for blocks in a row that are alike; "" without a map.
+
+    owner_step: 1 where owner and age are those of each block, n where the engine told them for n blocks at once.
+    """
+    pieces = clean_pieces(told)
+    step = told.get("owners_step", 1)
+    body: list[list[object]] = [[p.start, p.blocks, p.state, p.owner, p.age, step] for p in pieces]
+    if not pieces:  # an engine that tells states alone
+        start = 0
+        for state, length in clean_runs(told.get("runs")):
+            body.append([start, length, state, None, None, None])
+            start += length
+    return table([["first_block", "blocks", "state", "owner", "age_seconds", "owner_step"], *body]) if body else ""
+
+
 def at_times(wanted: history.Floats, times: history.Floats, values: history.Floats) -> history.Floats:
     """Values at exactly the wanted times; NaN where there is none."""
     made = np.full(len(wanted), np.nan)
@@ -113,16 +130,22 @@ def finding_csv(finding: Mapping[str, Any]) -> str:
     return table([head, *rows])
 
 
-def write(folder: Path, name: str, svg: str, text: str) -> list[Path]:
-    """Write both files beside each other; never over an older one. Raises InfradocError when it cannot."""
+def write(folder: Path, name: str, svg: str, text: str, blocks: str = "") -> list[Path]:
+    """Write the files beside each other; never over an older one. Raises InfradocError when it cannot.
+
+    `blocks`: a second table, not written when empty.
+    """
     stem = re.sub(r"[^A-Za-z0-9._-]+", "_", f"infradoc-{name}-{time.strftime('%Y%m%d-%H%M%S')}")[:120]
     place = 0
-    while any((folder / f"{stem}{'-' * bool(place)}{place or ''}.{end}").exists() for end in ("svg", "csv")):
+    while any(
+        (folder / f"{stem}{'-' * bool(place)}{place or ''}.{end}").exists() for end in ("svg", "csv", "blocks.csv")
+    ):
         place += 1
     stem += f"-{place}" if place else ""
     paths = [folder / f"{stem}.svg", folder / f"{stem}.csv"]
+    paths += [folder / f"{stem}.blocks.csv"] if blocks else []
     try:
-        for path, content in zip(paths, (svg, text), strict=True):
+        for path, content in zip(paths, (svg, text, blocks), strict=False):
             path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise InfradocError(
@@ -131,4 +154,4 @@ def write(folder: Path, name: str, svg: str, text: str) -> list[Path]:
     return paths
 
 
-__all__ = ["finding_csv", "fleet_csv", "series_csv", "write"]
+__all__ = ["blocks_csv", "finding_csv", "fleet_csv", "series_csv", "write"]

@@ -9,6 +9,7 @@ _KEYS: tuple[tuple[str, str, str], ...] = (
     ("1 ... 8", "panel: show and go to it; again: hide it", "面板：显示并转到；再按则隐藏"),
     ("m", "maximise the panel, and back", "最大化面板，再按还原"),
     ("Tab  Shift+Tab", "next panel, previous panel", "下一个、上一个面板"),
+    ("o", "KV blocks by state, by owner, by age", "KV 块：按状态、按持有者、按时长"),
     ("f", "go to the findings", "转到发现列表"),
     ("a", "apply the first change of the plan (asks for a word)", "执行方案的第一项（需输入确认词）"),
     ("u", "take the last change back (asks for a word)", "撤回最近一次改动（需输入确认词）"),

@@ -9,12 +9,11 @@ from textual.message_pump import MessagePump
 
 from infradoc.config import Config
 from infradoc.errors import InfradocError
-from infradoc.fleet.repair import Options, Outcome, Repair
+from infradoc.fleet.repair import Options, Repair
 from infradoc.model import PlanStep
-from infradoc.remediation.table import outcome_lines
+from infradoc.remediation.table import outcome_lines, verdict_line
 from infradoc.tui.messages import RepairMoved
 from infradoc.tui.threads import post, spawn
-from infradoc.tui.words import words
 from infradoc_rules.model import Finding
 
 Say = Callable[[str, bool], None]  # (text, whether it was the last)
@@ -22,7 +21,7 @@ Say = Callable[[str, bool], None]  # (text, whether it was the last)
 
 @dataclass(slots=True)
 class Run:
-    """One repair of one target. `lines` are what it said so far."""
+    """One repair of one target. `lines` are what it said so far; `verdict` is the one that tells the verdict."""
 
     spec: str
     repair: Repair
@@ -32,11 +31,10 @@ class Run:
 
     def carry_out(self, step: PlanStep, findings: Sequence[Finding], lang: str, say: Say) -> None:
         """Run the repair in the calling thread to its end; whatever happens, the last line tells it."""
-        verdict_word = words(lang)["verdict"]
         try:
             outcome = self.repair.run(step, findings, lambda text: say(text, False))
-            self.verdict = outcome.verdict.verdict
-            for line in told(outcome, verdict_word, lang):
+            self.verdict = verdict_line(outcome.verdict, lang)
+            for line in (self.verdict, *outcome_lines(outcome, lang)):
                 say(line, False)
             say("", True)
         except InfradocError as error:
@@ -105,8 +103,3 @@ class Repairs:
 
     def _sayer(self, spec: str) -> Say:
         return lambda text, ended: post(self._receiver, RepairMoved(spec, text, ended))
-
-
-def told(outcome: Outcome, verdict_word: str, lang: str) -> list[str]:
-    """The verdict first, then table and checks."""
-    return [verdict_word.format(verdict=outcome.verdict.verdict), *outcome_lines(outcome, lang)]

@@ -54,6 +54,10 @@ class BlockPool:
         """References to `block`."""
         return self._refs[block]
 
+    def ref_counts(self) -> Iterable[int]:
+        """References to each block, by id."""
+        return iter(self._refs)
+
     def hash_of(self, block: int) -> bytes | None:
         """The content hash that `block` is found under, or None."""
         return self._hashes[block]

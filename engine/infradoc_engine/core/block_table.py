@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from infradoc_engine.core.clock import Clock
 from infradoc_engine.core.errors import IntegrityError
 from infradoc_engine.core.ledger import BlockLedger
+from infradoc_engine.core.owner_map import name_blocks
 from infradoc_engine.core.request import Request
 
 
@@ -82,6 +83,10 @@ class BlockTables:
             for block in request.block_table:
                 owners.setdefault(block, []).append(request_id)
         return owners
+
+    def names(self, num_blocks: int) -> list[str | None]:
+        """The owner of each block by id, as `OwnerMap` names it."""
+        return name_blocks(num_blocks, ((name, request.block_table) for name, request in self._requests.items()))
 
     def check_integrity(self) -> None:
         """Each table covers its tokens with no block to spare; the waste equals its count. Raises IntegrityError."""

@@ -13,6 +13,7 @@ from infradoc_engine.core.clock import Clock, MonotonicClock
 from infradoc_engine.core.defragment import Defragmentation, LeakedBlock, Upkeep
 from infradoc_engine.core.errors import IntegrityError
 from infradoc_engine.core.ledger import BLOCK_STATES, BlockLedger, Ledger
+from infradoc_engine.core.owner_map import Holders
 from infradoc_engine.core.prefix_cache import PrefixCache
 from infradoc_engine.core.request import Request
 from infradoc_engine.core.swap import SwapSpace
@@ -320,6 +321,13 @@ class KVCacheManager:
     def block_map(self) -> list[tuple[str, int]]:
         """(state, blocks in a row) by block id, O(num_blocks)."""
         return run_lengths(classify(self.pool, self._tables.counts(), self.watermark_blocks, self.swaps))
+
+    def holders(self) -> Holders:
+        """Who holds each block and since when, as copies; O(num_blocks)."""
+        names = self._tables.names(self.num_blocks)
+        for block in self._ledger.leaked(self.pool):
+            names[block] = self._ledger.owner_of(block)[0] or None
+        return Holders(names, self._ledger.taken(self.pool), self._clock.now())
 
     def owners(self) -> dict[int, list[str]]:
         """Block id -> ids of the requests whose tables hold it."""

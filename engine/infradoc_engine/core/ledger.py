@@ -68,13 +68,15 @@ class Ledger:
 class BlockLedger:
     """How many block tables each block is in, with running counts of blocks in one and in several.
 
-    Also who had each block last and since when: without it a leaked block could not name its culprit.
+    Also who had each block last and since when: without it a leaked block could not name its culprit. And when the
+    block came into use: each of those who share it one after the other has it for a shorter time than that.
     """
 
     def __init__(self, num_blocks: int) -> None:
         self._tables = [0] * num_blocks
         self._owners: list[str] = [""] * num_blocks
         self._since = array("d", bytes(8 * num_blocks))
+        self._taken = array("d", bytes(8 * num_blocks))
         self.live = 0
         self.shared = 0
 
@@ -84,25 +86,31 @@ class BlockLedger:
         self._tables.extend([0] * more)
         self._owners.extend([""] * more)
         self._since.extend([0.0] * more)
+        self._taken.extend([0.0] * more)
 
     def shrink(self, num_blocks: int) -> None:
         """Follow the pool to its new size."""
-        del self._tables[num_blocks:], self._owners[num_blocks:], self._since[num_blocks:]
+        del self._tables[num_blocks:], self._owners[num_blocks:], self._since[num_blocks:], self._taken[num_blocks:]
 
     def relocate(self, target: Sequence[int]) -> None:
         """Follow `BlockPool.relocate`."""
-        tables, owners, since = list(self._tables), list(self._owners), self._since[:]
+        tables, owners, since, taken = list(self._tables), list(self._owners), self._since[:], self._taken[:]
         for block, place in enumerate(target):
-            self._tables[place], self._owners[place], self._since[place] = tables[block], owners[block], since[block]
+            self._tables[place], self._owners[place] = tables[block], owners[block]
+            self._since[place], self._taken[place] = since[block], taken[block]
 
     def note_owner(self, block: int, owner: str, now: float) -> None:
         """`block` was handed out to `owner` at `now`, seconds of the engine's clock."""
         self._owners[block] = owner
-        self._since[block] = now
+        self._since[block] = self._taken[block] = now
 
     def owner_of(self, block: int) -> tuple[str, float]:
         """Who was handed `block` last, and when; ("", 0.0) when nobody ever was."""
         return self._owners[block], self._since[block]
+
+    def taken(self, pool: BlockPool) -> list[float | None]:
+        """When each block came into use, by id; None for one without a reference. O(num_blocks)."""
+        return [taken if refs else None for taken, refs in zip(self._taken, pool.ref_counts(), strict=True)]
 
     def leaked(self, pool: BlockPool) -> list[int]:
         """Blocks with a reference that are in no table, ascending. O(1) when there are none, else O(num_blocks)."""
@@ -118,6 +126,7 @@ class BlockLedger:
         self._tables[block] = before + 1
         if before == 0:
             self.live += 1
+            self._taken[block] = now
         elif before == 1:
             self.live -= 1
             self.shared += 1

@@ -15,6 +15,7 @@ from infradoc_engine import pool_changes
 from infradoc_engine.config import LONGEST_DRAIN
 from infradoc_engine.core.defragment import Defragmentation, LeakedBlock
 from infradoc_engine.core.errors import IntegrityError
+from infradoc_engine.core.owner_map import Holders
 from infradoc_engine.frontend import Frontend
 from infradoc_engine.requests import Choice
 from infradoc_engine.server.body import parse_json, read_body
@@ -84,9 +85,11 @@ class AdminRoutes:
 
     async def blocks(self, request: Request, send: Send) -> Response:
         self._token.check(request)
-        return json_response(self._blocks())
+        told, holders = self._blocks()
+        owners = holders.rows()  # with the engine's lock free again
+        return json_response(told | {"owners": owners.rows, "owners_step": owners.step})
 
-    def _read_blocks(self) -> dict[str, object]:
+    def _read_blocks(self) -> tuple[dict[str, object], Holders]:
         cache = self._engine.cache  # a drain may put another in its place
         ledger = cache.ledger()
         try:
@@ -95,7 +98,7 @@ class AdminRoutes:
             integrity = f"ok, but {leaks} of {cache.num_blocks} blocks are leaked" if leaks else "ok"
         except IntegrityError as error:
             integrity = str(error)
-        return {
+        told = {
             "now": time.time(),
             "ledger": ledger.by_state(),
             "num_blocks": ledger.num_blocks,
@@ -111,6 +114,7 @@ class AdminRoutes:
                 "swapped_requests": self._engine.scheduler.num_swapped,
             },
         }
+        return told, cache.holders()
 
     async def drain(self, request: Request, send: Send) -> Response:
         """{"seconds": 10}: admit nothing and wait for what runs; {"resume": true}: admit again."""

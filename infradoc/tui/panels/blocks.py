@@ -1,4 +1,4 @@
-"""The KV pool block by block: state by letter and colour, who holds most, leaked blocks with owner and age."""
+"""The KV pool block by block: by state, by owner or by age, as letter and colour; leaked blocks in each of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from textual.strip import Strip
 
 from infradoc.tui import paint
+from infradoc.tui.panels.block_holders import clean_runs, seconds_of
+from infradoc.tui.panels.block_views import Cell, Shown, age_view, owner_view
 from infradoc.tui.panels.context import Context
 from infradoc.tui.panels.requests import received
 from infradoc.tui.panels.series import paint_usage
@@ -36,22 +38,35 @@ def paint_blocks(context: Context) -> list[Strip]:
         why = context.say["no_blocks"].format(why=context.engine.why or context.say["asking"])
         notes = [paint.strip([(row, dim)]) for row in paint.wrapped(why, context.width)][:2]
         return notes + paint_usage(context.sized(context.width, context.height - len(notes)))
-    foot = [ledger_row(told, context), *owners(context), *leaks(told, context)]
+    shown = chosen_view(told, context)
+    foot = [*shown.foot, *leaks(told, context)]
     rows = max(1, context.height - len(foot) - 1)
-    cells = context.width * rows
-    states, each = reduced(runs, cells)
-    body = [map_row(states[at : at + context.width], context) for at in range(0, len(states), context.width)]
+    states, each = reduced(runs, context.width * rows)
+    cells = shown.cells(states, each)
+    body = [map_row(cells[at : at + context.width], context) for at in range(0, len(cells), context.width)]
     if each > 1:
-        body.append(paint.strip([(context.say["each_cell"].format(n=each), context.palette.get("dim"))]))
+        said = context.say["each_cell"].format(n=each) + shown.of_several
+        body.append(paint.strip([(said, context.palette.get("dim"))]))
     return body + foot
 
 
-def clean_runs(runs: Any) -> list[tuple[str, int]]:
-    """(state, length) of what the engine sent; anything else is left out."""
-    if not isinstance(runs, list):
-        return []
-    good = [row for row in runs if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int)]
-    return [(str(state), max(0, length)) for state, length in good]
+def chosen_view(told: Mapping[str, Any], context: Context) -> Shown:
+    """The view that was asked for; by state, with a sentence, where the engine tells no owners and ages."""
+    pieces = context.engine.pieces if context.block_view != "state" else []
+    if pieces and context.block_view == "owner":
+        return owner_view(pieces, told, context)
+    if pieces:
+        return age_view(pieces, context)
+    foot = [ledger_row(told, context), *owners(context)]
+    if context.block_view != "state":
+        dim = context.palette.get("dim")
+        foot[:0] = [paint.strip([(row, dim)]) for row in paint.wrapped(context.say["no_owners"], context.width)]
+    return Shown(lambda states, each: [state_cell(state) for state in states], foot)
+
+
+def state_cell(state: str) -> Cell:
+    """Letter and role of a state."""
+    return LETTERS.get(state, "?"), _ROLES.get(state, "strong")
 
 
 def reduced(runs: Sequence[tuple[str, int]], cells: int) -> tuple[list[str], int]:
@@ -73,16 +88,15 @@ def rank(state: str) -> int:
     return _FIRST.index(state) if state in _FIRST else 0
 
 
-def map_row(states: Sequence[str], context: Context) -> Strip:
-    """One row of the map, neighbours of one state as one piece."""
+def map_row(cells: Sequence[Cell], context: Context) -> Strip:
+    """One row of the map, neighbours of one role as one piece."""
     parts: list[tuple[str, str]] = []
-    for state in states:
-        letter = LETTERS.get(state, "?")
-        if parts and parts[-1][1] == state:
-            parts[-1] = (parts[-1][0] + letter, state)
+    for letter, role in cells:
+        if parts and parts[-1][1] == role:
+            parts[-1] = (parts[-1][0] + letter, role)
         else:
-            parts.append((letter, state))
-    return paint.strip([(text, context.palette.get(_ROLES.get(state, "strong"))) for text, state in parts])
+            parts.append((letter, role))
+    return paint.strip([(text, context.palette.get(role)) for text, role in parts])
 
 
 def ledger_row(told: Mapping[str, Any], context: Context) -> Strip:
@@ -116,10 +130,10 @@ def leaks(told: Mapping[str, Any], context: Context) -> list[Strip]:
     """Leaked blocks: the oldest first, with the request that had them last."""
     rows = told.get("leaked")
     known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    known.sort(key=lambda row: -float(row.get("age_seconds") or 0))
+    known.sort(key=lambda row: -(seconds_of(row.get("age_seconds")) or 0.0))
     texts = []
     for row in known[:_LEAKS]:
-        age = paint.age(float(row.get("age_seconds") or 0))
+        age = paint.age(seconds_of(row.get("age_seconds")))
         texts.append(f"{row.get('block')} {paint.one_line(row.get('owner', '?'))[-12:]} ({age})")
     if not texts:
         return []

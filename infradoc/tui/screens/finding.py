@@ -210,7 +210,7 @@ class FindingScreen(DoctorScreen):
             return
         text = Text(f"\n{self.doctor.say['progress']}\n", style="bold underline")
         for line in run.lines:
-            style = "bold" if run.verdict and line.endswith(run.verdict) else ""
+            style = "bold" if line and line == run.verdict else ""
             text.append(f"{paint.one_line(line)}\n", style=f"not bold not underline {style}")
         self.query_one("#progress", Static).update(text)
         self.query_one("#left", VerticalScroll).scroll_end(animate=False)

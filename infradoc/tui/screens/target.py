@@ -25,7 +25,7 @@ from infradoc.tui import paint
 from infradoc.tui.downsample import ColumnCache
 from infradoc.tui.messages import EngineAnswered
 from infradoc.tui.panels import BY_KEY, PANELS
-from infradoc.tui.panels.context import NAMES, Context, EngineTold
+from infradoc.tui.panels.context import BLOCK_VIEWS, NAMES, BlockView, Context, EngineTold
 from infradoc.tui.screens.base import DoctorScreen, Job
 from infradoc.tui.screens.finding import FindingScreen
 from infradoc.tui.table import Row, status_text
@@ -34,18 +34,20 @@ from infradoc.tui.widgets.bars import TopBar
 from infradoc.tui.widgets.panel import Panel
 
 _ENGINE_SECONDS = 2.0
+_VIEW_WORDS: Mapping[BlockView, str] = {"state": "by_state", "owner": "by_owner", "age": "by_age"}
 _NARROWEST, _LOWEST, _AROUND = 56, 9, 6  # cells: a panel's least width and height, bars and findings around
 
 
 @dataclass(frozen=True, slots=True)
 class Painted:
-    """What a job gives: the state, the moment, and rows by panel. `frame` and `marks` are kept for an export."""
+    """What a job gives: the state, the moment, and rows by panel. The rest is kept for an export."""
 
     state: Watched
     now: float
     rows: Mapping[str, list[Strip]]
     frame: Frozen
     marks: tuple[Mark, ...]
+    blocks: Mapping[str, Any]
 
 
 class TargetScreen(DoctorScreen):
@@ -66,6 +68,7 @@ class TargetScreen(DoctorScreen):
         Binding("escape", "back", "Back"),
         Binding("m", "maximise", "Maximise"),
         Binding("f", "findings", "Findings"),
+        Binding("o", "block_view", "Blocks by state, owner, age", show=False),
         *(Binding(panel.key, f"panel('{panel.key}')", f"Panel {panel.key}", show=False) for panel in PANELS),
     ]
 
@@ -75,6 +78,7 @@ class TargetScreen(DoctorScreen):
         self.painted: Painted | None = None
         self._cache = ColumnCache()
         self._told = EngineTold()
+        self._block_view: BlockView = "state"
         self._asking = False
         self._client: EngineView | None = None
         self._listed: list[tuple[str, str]] = []
@@ -118,9 +122,11 @@ class TargetScreen(DoctorScreen):
     def job(self) -> Job:
         """Paint the panels that are to be seen."""
         rooms = {panel.key: panel.room for panel in self.panels if panel.display and panel.room[0] > 0}
-        return partial(self._paint, rooms, self.doctor.palette(), self._told)
+        return partial(self._paint, rooms, self.doctor.palette(), self._told, self._block_view)
 
-    def _paint(self, rooms: Mapping[str, tuple[int, int]], palette: paint.Palette, told: EngineTold) -> Painted:
+    def _paint(
+        self, rooms: Mapping[str, tuple[int, int]], palette: paint.Palette, told: EngineTold, block_view: BlockView
+    ) -> Painted:
         doctor, view = self.doctor, self.view
         now, state = doctor.moment(view), doctor.state_of(view)
         with view.reading(now) as frame:
@@ -128,9 +134,9 @@ class TargetScreen(DoctorScreen):
         begin, end = view.span
         end = now if view.url else end
         marks = tuple(mark for mark in view.marks() if mark.time <= now)
-        context = Context(frozen, begin, end, marks, self._cache, palette, doctor.say, told)
+        context = Context(frozen, begin, end, marks, self._cache, palette, doctor.say, told, block_view=block_view)
         rows = {key: BY_KEY[key].paint(context.sized(*room)) for key, room in rooms.items()}
-        return Painted(state, now, rows, frozen, marks)
+        return Painted(state, now, rows, frozen, marks, told.blocks)
 
     def apply(self, result: Any) -> None:
         """Show the rows and the findings."""
@@ -139,11 +145,18 @@ class TargetScreen(DoctorScreen):
         for panel in self.panels:
             if panel.key in painted.rows:
                 panel.show(painted.rows[panel.key])
+        self._name_block_view(bool(painted.blocks.get("runs")))
         self._list_findings(painted.state)
         state, say = painted.state, self.doctor.say
         what = " ".join(part for part in (state.name, state.system or "", state.version or "") if part)
         status = status_text(Row(state.spec, state, painted.now), say)
         self.query_one(TopBar).say(f"{what}  {status}", self.doctor.time_text(self.view))
+
+    def _name_block_view(self, has_map: bool) -> None:
+        say, panel = self.doctor.say, self.query_one("#panel-5", Panel)
+        title = f"5 {say['blocks']}" + (f" {say[_VIEW_WORDS[self._block_view]]}" if has_map else "")
+        if panel.border_title != title:
+            panel.border_title = title
 
     def _list_findings(self, state: Watched) -> None:
         found = self.query_one("#findings", OptionList)
@@ -222,6 +235,11 @@ class TargetScreen(DoctorScreen):
         elif isinstance(self.focused, Panel):
             self.maximize(self.focused, container=False)
         self.call_after_refresh(self.kick)
+
+    def action_block_view(self) -> None:
+        """The map of KV blocks by state, by owner, by age, and by state again."""
+        self._block_view = BLOCK_VIEWS[(BLOCK_VIEWS.index(self._block_view) + 1) % len(BLOCK_VIEWS)]
+        self.kick()
 
     def action_findings(self) -> None:
         """Go to the list of findings."""

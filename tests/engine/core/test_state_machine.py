@@ -557,6 +557,7 @@ class CoreMachine(RuleBasedStateMachine):
         assert ledger.num_blocks == self.cache.num_blocks
         assert [item.block for item in self.cache.leaked_blocks()] == self.leaked()
         assert sum(length for _, length in self.cache.block_map()) == self.cache.num_blocks
+        self.check_owners()
         assert self.scheduler.num_running + self.scheduler.num_waiting == len(self.clients)
         assert self.scheduler.has_work() == bool(self.clients)
         seen_before = [self.clients[r.request_id].was_admitted for r in self.scheduler.waiting]
@@ -575,6 +576,20 @@ class CoreMachine(RuleBasedStateMachine):
             self.totals.swapped_out,
             self.totals.swapped_in,
         )
+
+    def check_owners(self) -> None:
+        held: dict[int, list[str]] = {}
+        for request_id, client in self.clients.items():
+            for block in client.request.block_table:
+                held.setdefault(block, []).append(request_id)
+        leaked = set(self.leaked())
+        rows = [(owner, age) for owner, age, blocks in self.cache.holders().rows().rows for _ in range(blocks)]
+        assert len(rows) == self.cache.num_blocks
+        for block, (owner, age) in enumerate(rows):
+            ids = held.get(block, [])
+            assert block in leaked or owner == (f"{len(ids)} requests" if len(ids) > 1 else ids[0] if ids else None)
+            assert (age is not None) == (bool(ids) or block in leaked)
+            assert age is None or 0.0 <= age <= self.clock.now() + 0.05
 
     def check_host(self) -> None:
         on_host = [client for client in self.clients.values() if client.swapped >= 0]

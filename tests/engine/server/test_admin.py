@@ -175,6 +175,30 @@ def test_each_live_knob_changes_under_load(server: Any, in_background: Any) -> N
     assert server.admin("blocks")["integrity"] == "ok"
 
 
+def test_blocks_name_their_holders_and_ages_as_of_one_moment(server: Any, in_background: Any) -> None:
+    running = [in_background(server.complete, f"Tale {i}", max_tokens=60, ignore_eos=True) for i in range(3)]
+    seen: dict[str, float] = {}  # request -> age of its oldest block
+    grew = False
+    while not all(future.done() for future in running):
+        blocks = server.admin("blocks")
+        assert blocks["owners_step"] == 1
+        states = [state for state, length in blocks["runs"] for _ in range(length)]
+        owners = [(owner, age) for owner, age, length in blocks["owners"] for _ in range(length)]
+        assert len(states) == len(owners) == blocks["num_blocks"]
+        for state, (owner, age) in zip(states, owners, strict=True):
+            assert (owner is not None) == (age is not None) == (state in ("live", "shared"))
+            assert age is None or 0 <= age < 600
+            assert state != "live" or str(owner).startswith("req-")
+        oldest: dict[str, float] = {}
+        for owner, age in owners:
+            if owner is not None and owner.startswith("req-"):
+                oldest[owner] = max(age, oldest.get(owner, 0.0))
+        assert all(oldest.get(owner, before) >= before for owner, before in seen.items())
+        grew = grew or any(oldest.get(owner, 0.0) > before for owner, before in seen.items())
+        seen |= oldest
+    assert len(seen) == 3 and grew
+
+
 def test_full_queue_is_429(server: Any, in_background: Any) -> None:
     server.set(max_num_seqs=1, max_queued_requests=0)
     try:

@@ -49,7 +49,8 @@ class Engine:
 
     def blocks(self) -> dict[str, Any]:
         leaked = [{"block": 1, "owner": EVIL, "age_seconds": 5.0}, "nonsense"]
-        return {"runs": [[EVIL, 3], ["live", 5], "x"], "ledger": {"live": 5}, "leaked": leaked}
+        owners = [[EVIL, 1.0, 6], ["y" * 9000, float("nan"), 2], "x"]
+        return {"runs": [[EVIL, 3], ["live", 5], "x"], "ledger": {"live": 5}, "leaked": leaked, "owners": owners}
 
     def requests(self) -> list[dict[str, Any]]:
         lost = [{"reason": EVIL, "for_request": EVIL}]
@@ -144,6 +145,10 @@ def test_a_hostile_engine(settle: Settle) -> None:
                     break
                 await asyncio.sleep(0.02)
             assert "live 5" in text and "???LLLLL" in text and "2x" not in text
+            for title in ("by owner", "by age"):
+                await pilot.press("o")
+                await settle(pilot)
+                assert title in shown(app)
 
     asyncio.run(run())
 

@@ -13,8 +13,11 @@ from textual.widgets import Input, Static
 
 from infradoc.errors import InfradocError
 from infradoc.fleet.repair import Planned, Stopped
-from infradoc.model import Plan, PlanStep
+from infradoc.model import Plan, PlanStep, Verdict
+from infradoc.remediation.measure import ClientMeasured
+from infradoc.remediation.run import Outcome
 from infradoc.tui.app import DoctorApp
+from infradoc.tui.repairs import Run
 from infradoc.tui.screens.dialogs import Confirm
 from infradoc.tui.screens.finding import FindingScreen
 from infradoc_rules.model import Action
@@ -166,3 +169,19 @@ def test_undo_asks_for_its_word(
             await until(lambda: "max_num_seqs is 16 again." in text_of(app, "#progress"))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("lang", "told"), [("en", "verdict: not_fixed"), ("zh", "结论：未修复（not_fixed）")])
+def test_the_verdict_is_told_first_and_in_the_language_of_the_screen(lang: str, told: str) -> None:
+    window = ClientMeasured([], 0, 1)
+    outcome = Outcome(Verdict("not_fixed", (), "because"), window, window, None, 1.0, True, False, "note")
+
+    class Judged(Scripted):
+        def run(self, step: PlanStep, findings: Sequence[Any], say: Callable[[str], None]) -> Outcome:
+            return outcome
+
+    lines: list[str] = []
+    repair: Any = Judged()
+    run = Run("t", repair)
+    run.carry_out(STEP, (), lang, lambda text, ended: lines.append(text))
+    assert lines[0] == told == run.verdict and "note" in "".join(lines[1:])

@@ -100,6 +100,12 @@ def test_from_the_first_screen_to_the_verdict(engine: str, folder: Path) -> None
     try:
         screen.see(r"generated tokens/s [1-9]", 40)  # the load is on the first panel
         screen.see(r"L live [1-9]", 20)  # the engine's own map of blocks
+        screen.press("o")
+        screen.see(r"by owner(.|\n)*[A-Z] [0-9a-f]{8} [1-9]\d* \(", 10)
+        screen.press("o")
+        screen.see(r"by age(.|\n)*\d (<1 s|\d+ s-\d+ (s|min)): [1-9]", 10)
+        screen.press("o")
+        screen.see(r"by state(.|\n)*L live [1-9]", 10)
         token = next((folder / "infradoc_runtime_dir").glob("engine-*.token")).read_text().strip()
         with AdminClient(engine, token) as admin:
             assert LEAK.switch is not None
