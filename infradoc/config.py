@@ -58,7 +58,6 @@ class Permissions:
     """What `fix` may do to a target: nothing unless `apply` is true; `knobs` limits it to those named."""
 
     apply: bool = False
-    restart: bool = False
     knobs: tuple[str, ...] = ()
 
 

@@ -17,8 +17,8 @@ from infradoc.alerts.catalog_words import area_of, title_of
 from infradoc.alerts.clean import clean_text
 from infradoc.alerts.clerk import Clerk
 from infradoc.alerts.config import AlertsConfig
-from infradoc.alerts.core import Core
-from infradoc.alerts.database import Database, Lease, StoreError, state_folder
+from infradoc.alerts.core import CLOCK_SLACK, Core
+from infradoc.alerts.database import BusyError, Database, Lease, StoreError, state_folder
 from infradoc.alerts.deliver import Deliverer
 from infradoc.alerts.incident import RANK, Incident
 from infradoc.alerts.message import TitleOf, change_message
@@ -176,15 +176,16 @@ class Alerting:
                 changes, self._changes = self._changes, []
             self.core.follow(now)
             for target, item in seen.items():
-                at = min(item.now, now)
+                at = min(item.now, now + CLOCK_SLACK)  # noted before the clock was set back
                 if item.gone:
                     self.core.drop_target(at, target)
                 else:
                     self.core.observe(at, target, item.system, item.findings, known=item.known)
             self.core.advance(now)
             try:
+                self._lease.hold()
                 queued = self._clerk.store(now, changes)
-            except StoreError as error:
+            except (StoreError, BusyError) as error:
                 self._trouble = str(error)
                 with self._inbox:
                     self._changes = [*changes, *self._changes][-MOST_CHANGES:]

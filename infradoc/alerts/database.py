@@ -15,6 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
+from infradoc.alerts.removed import Identity, carried_over, identity, made
 from infradoc.errors import InfradocError
 
 FILE_NAME = "alerts.sqlite"
@@ -67,15 +68,31 @@ class Database:
     def __init__(self, folder: Path) -> None:
         """Open or make the file. Raises StoreError."""
         self.path = folder / FILE_NAME
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.path.touch(mode=0o600, exist_ok=True)
-        except OSError as error:
-            hint = "Set [alerts] state, or INFRADOC_STATE_DIR, to a folder that may be written."
-            raise StoreError(f"The alerts' folder {folder} cannot be used: {error.strerror}.", hint) from error
+        self._file = self._made()
         with self._explained("opened"):
-            self._link = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._link = self._connected()
             self._prepare()
+
+    def _made(self) -> Identity:
+        try:
+            return made(self.path)
+        except OSError as error:
+            raise _unusable(self.path.parent, error) from error
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+    def _follow_the_file(self) -> None:
+        """Should somebody have removed it, all it held goes into a new one. Raises StoreError, sqlite3.Error."""
+        try:
+            if identity(self.path) == self._file:
+                return
+        except OSError as error:
+            raise _unusable(self.path.parent, error) from error
+        found = self._made()
+        self._link = carried_over(self._link, self._connected())
+        self._prepare()
+        self._file = found  # last: what fails is tried again
 
     def _prepare(self) -> None:
         self._link.execute("PRAGMA journal_mode = WAL")
@@ -95,6 +112,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing, and on disk when it ends. Raises StoreError; then nothing of it happened."""
         with self._explained("written"):
+            self._follow_the_file()
             self._link.execute("BEGIN IMMEDIATE")
             try:
                 yield self._link
@@ -108,7 +126,17 @@ class Database:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """For queries. Raises StoreError."""
         with self._explained("read"):
+            self._follow_the_file()
             yield self._link
+
+    @contextmanager
+    def rows_read(self) -> Iterator[None]:
+        """Around what turns rows into objects: a row that is no such thing is a damaged file. Raises StoreError."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            hint = "Move the file away; a new one is made."
+            raise StoreError(f"{self.path} is damaged: a row in it cannot be read: {error}.", hint) from error
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -131,23 +159,50 @@ class Database:
         return StoreError(f"The alerts' database {self.path} cannot be {what}: {text}.", "Check the file's rights.")
 
 
+def _unusable(folder: Path, error: OSError) -> StoreError:
+    hint = "Set [alerts] state, or INFRADOC_STATE_DIR, to a folder that may be written."
+    return StoreError(f"The alerts' folder {folder} cannot be used: {error.strerror}.", hint)
+
+
 class Lease:
     """The right to send the alerts of a state folder: a file lock, so it ends with its holder however that dies."""
 
     def __init__(self, folder: Path) -> None:
         """Take it. Raises BusyError at once when another process has it."""
-        path = folder / LOCK_NAME
+        self._path = folder / LOCK_NAME
+        self._take()
+
+    def hold(self) -> None:
+        """Take it once more if its file was removed: a lock without a name keeps nobody out.
+
+        Raises BusyError when another process was quicker, StoreError.
+        """
+        if self._handle < 0:
+            self._take()
+            return
+        mine = os.fstat(self._handle)
+        try:
+            if identity(self._path) == (mine.st_dev, mine.st_ino):
+                return
+        except OSError as error:
+            raise _unusable(self._path.parent, error) from error
+        self.release()
+        self._take()
+
+    def _take(self) -> None:
+        folder = self._path.parent
+        self._handle = -1
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            hint = "Set [alerts] state, or INFRADOC_STATE_DIR, to a folder that may be written."
-            raise StoreError(f"The alerts' folder {folder} cannot be used: {error.strerror}.", hint) from error
+            raise _unusable(folder, error) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(self._handle, 100, 0).decode(errors="replace").strip() or "another process"
             os.close(self._handle)
+            self._handle = -1
             message = f"The alerts of {folder} are already sent by {holder}; this infradoc does not send them."
             raise BusyError(message, "Stop the other, or give this one a state folder of its own.") from error
         self._note()

@@ -37,7 +37,9 @@ class Matcher:
 
 def parse_matcher(text: str) -> Matcher:
     """Raises ValueError with a sentence about what is wrong."""
-    found = _MATCHER.fullmatch(text) if len(text) <= LONGEST else None
+    if len(text) > LONGEST:
+        raise ValueError(f"{text[:80]!r}... is no matcher: it is longer than {LONGEST:,} characters; write a pattern")
+    found = _MATCHER.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:80]!r} is no matcher; write for example target=prod or finding=~kv-.*")
     label, operator, value = found.groups()

@@ -44,7 +44,8 @@ def load_incidents(database: Database) -> list[Incident]:
     """All stored incidents. Raises StoreError."""
     with database.reading() as link:
         rows = link.execute("SELECT data FROM incident ORDER BY fingerprint").fetchall()
-    return [Incident.from_dict(json.loads(row[0])) for row in rows]
+    with database.rows_read():
+        return [Incident.from_dict(json.loads(row[0])) for row in rows]
 
 
 def load_groups(database: Database) -> dict[str, float]:
@@ -76,4 +77,5 @@ def load_silences(database: Database, now: float | None = None) -> list[Silence]
     """All silences, or those whose end is after `now`. Raises StoreError."""
     with database.reading() as link:
         rows = link.execute("SELECT * FROM silence WHERE ends > ? ORDER BY ends", (now or 0.0,)).fetchall()
-    return [Silence(row[0], tuple(parse_matcher(text) for text in json.loads(row[1])), *row[2:]) for row in rows]
+    with database.rows_read():
+        return [Silence(row[0], tuple(parse_matcher(text) for text in json.loads(row[1])), *row[2:]) for row in rows]

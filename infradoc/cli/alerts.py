@@ -7,12 +7,13 @@ import asyncio
 import getpass
 import json
 import secrets
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infradoc.cli.args import Parser
-from infradoc.config import load_config
+from infradoc.config import Config, load_config
 from infradoc.errors import InfradocError, visible
 from infradoc.plurals import counted
 
@@ -194,7 +195,23 @@ def _silence(args: argparse.Namespace) -> int:
         return _expire(database, rest)
     made = _add(database, rest, args)
     print(visible(f"{made.id} silences {' '.join(map(str, made.matchers))} until {_clock(made.ends)}."))
+    for line in _unknown_targets(made, load_config(args.config)):
+        print(visible(line), file=sys.stderr)
     return 0
+
+
+def _unknown_targets(silence: Silence, config: Config) -> list[str]:
+    """A sentence for each target that the file does not name: a misspelt silence mutes nothing, and nobody notices.
+
+    No refusal: `infradoc watch URL` watches targets that no file names.
+    """
+    named = [one.value for one in silence.matchers if one.label == "target" and one.operator == "="]
+    return [
+        f"infradoc.toml names no target {name!r}; there are: {', '.join(config.targets)}. "
+        f"If that is a slip: infradoc alerts silence expire {silence.id}"
+        for name in named
+        if config.targets and name not in config.targets
+    ]
 
 
 def _clock(seconds: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from infradoc.alerts import desk
 from infradoc.alerts.config import AlertsConfig
+from infradoc.alerts.core import muted
 from infradoc.alerts.database import Database
 from infradoc.alerts.records import load_incidents, load_silences
 from infradoc.alerts.words import clock
@@ -15,6 +16,7 @@ from infradoc.alerts.words import clock
 def overview(config: AlertsConfig, database: Database, now: float) -> dict[str, Any]:
     """All that `list` tells, as data. Raises StoreError."""
     incidents = [i for i in load_incidents(database) if not i.over]
+    silences = load_silences(database, now)
     known = desk.sinks(database)
     empty = {"disabled": "", "error": "", "waiting": 0, "dead": 0, "delivered": 0, "last_ok": None}
     sinks = {name: {"kind": sink.kind, **empty, **known.get(name, {})} for name, sink in config.sinks.items()}
@@ -23,11 +25,12 @@ def overview(config: AlertsConfig, database: Database, now: float) -> dict[str, 
             {
                 "id": i.id, "target": i.target, "finding": i.finding, "severity": i.severity,
                 "state": "flapping" if i.flapping else i.state, "since": i.since, "told": i.told,
-                "carried_by": i.carried_by or None, "title": next(iter(i.texts.values()), {}).get("title", ""),
+                "silenced": muted(i, now, silences), "carried_by": i.carried_by or None,
+                "title": next(iter(i.texts.values()), {}).get("title", ""),
             }
             for i in incidents
         ],
-        "silences": [silence.as_dict() for silence in load_silences(database, now)],
+        "silences": [silence.as_dict() for silence in silences],
         "sinks": sinks,
         "waiting": desk.rows(database, "waiting"),
         "dead": desk.rows(database, "dead"),
@@ -39,7 +42,8 @@ def overview_lines(shown: Mapping[str, Any]) -> list[str]:
     lines = ["incidents:"]
     for item in shown["incidents"]:
         part = f", part of {item['carried_by']}" if item["carried_by"] else ""
-        lines.append(f"  [{item['severity']}] {item['state']}{part}: {item['title']} ({item['target']})")
+        muted_now = ", silenced" if item["silenced"] else ""
+        lines.append(f"  [{item['severity']}] {item['state']}{muted_now}{part}: {item['title']} ({item['target']})")
         lines.append(f"      since {clock(item['since'])}, {item['id']}")
     lines += [] if shown["incidents"] else ["  none open"]
     lines += ["", "silences:", *silence_lines(shown["silences"])]
@@ -54,7 +58,7 @@ def overview_lines(shown: Mapping[str, Any]) -> list[str]:
 
 
 def _sink_lines(name: str, sink: Mapping[str, Any]) -> list[str]:
-    last = f"last delivered {clock(sink['last_ok'])}" if sink["last_ok"] else "nothing delivered yet"
+    last = f"last delivered {clock(sink['last_ok'])}" if sink["last_ok"] else "no alert delivered yet"
     lines = [f"  {name} ({sink['kind']}): {sink['waiting']} waiting, {sink['dead']} given up, {last}"]
     if sink["disabled"]:
         lines.append(f"      switched off: {sink['disabled']} `infradoc alerts replay --sink {name}` switches it on.")

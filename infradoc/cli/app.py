@@ -40,7 +40,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
                 "watch",
                 "watch",
                 "[TARGET...]",
-                "Watch servers for good: findings fire and resolve, alerts go out, a history is kept.",
+                "Watch servers for good, with alerts and a history.",
             ),
             Command(
                 "record", "record", "TARGET... -o FILE", "Keep what a server shows, to diagnose it later or elsewhere."
@@ -108,7 +108,7 @@ def _open_streams() -> None:
     """Give a program that was started with a closed stdout or stderr somewhere to write to."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the program ends)
 
 
 def dispatch(argv: list[str]) -> int:
@@ -130,8 +130,8 @@ def dispatch(argv: list[str]) -> int:
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             return _internal(error)
-        print("infradoc: The output cannot be written: the disk under it is full.", file=sys.stderr)
-        _drop_output()
+        what = "The output" if _drop_output() else "A file"  # of a file that is open, the error tells no name
+        print(f"infradoc: {what} cannot be written: the disk under it is full.", file=sys.stderr)
         return EXIT_INTERNAL
     except InfradocError as error:
         print(f"infradoc: {visible(str(error))}", file=sys.stderr)
@@ -149,9 +149,14 @@ def _internal(error: Exception) -> int:
     return EXIT_INTERNAL
 
 
-def _drop_output() -> None:
-    """What is still in the buffer of stdout goes nowhere: Python would try again while it ends, and fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _drop_output() -> bool:
+    """Whether stdout fails; what is in its buffer then goes nowhere: Python would try again while it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def internal_error(error: Exception) -> str:

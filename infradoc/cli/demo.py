@@ -23,7 +23,7 @@ from infradoc.demo.faults import FOUR, MODEL, SCENES
 from infradoc.demo.run import FaultResult, Settings, run_fault
 from infradoc.errors import InfradocError
 from infradoc.model import VerdictName
-from infradoc.remediation.table import outcome_json, plan_json
+from infradoc.remediation.data import outcome_json, plan_json
 
 SUMMARY = "Watch four real faults being found, fixed live and verified."
 EXIT_OF: dict[VerdictName, int] = {"fixed": 0, "not_fixed": 10, "worse": 20, "inconclusive": 30}

@@ -16,17 +16,10 @@ from infradoc.config import load_config
 from infradoc.errors import InfradocError
 from infradoc.model import Plan, PlanStep, VerdictName
 from infradoc.monitor.attach import is_recording
+from infradoc.remediation.data import outcome_json, plan_json
 from infradoc.remediation.run import Timing
 from infradoc.remediation.session import Session, Watched
-from infradoc.remediation.table import (
-    change_of,
-    finding_lines,
-    outcome_json,
-    outcome_lines,
-    plan_json,
-    plan_lines,
-    verdict_line,
-)
+from infradoc.remediation.table import change_of, finding_lines, outcome_lines, plan_lines, verdict_line
 from infradoc.remediation.words import say
 from infradoc_rules.model import Finding
 

@@ -21,16 +21,17 @@ from infradoc.service.history import HISTORY_NAME, History
 from infradoc.service.journal_lines import Lines
 from infradoc.service.systemd import unit_text
 
-SUMMARY = "Watch servers for good: findings fire and resolve, alerts go out, a history is kept."
+SUMMARY = "Watch servers for good, with alerts and a history."
 HELP = """\
 Without TARGET: [watch] targets of infradoc.toml, or every target in it.
 SIGTERM and Ctrl-C end it; SIGHUP reads infradoc.toml again. /metrics, /health, /findings and /history are served on
-127.0.0.1:9464 unless [watch] listen or --listen says otherwise. --unit prints a systemd unit.
+127.0.0.1:9464 unless [watch] listen or --listen says otherwise. --unit prints a system unit for
+systemd: sudo systemctl daemon-reload, then sudo systemctl enable --now infradoc.
 
 examples:
   infradoc watch http://localhost:8000
   infradoc watch --history 24h
-  infradoc watch --unit > ~/.config/systemd/user/infradoc.service
+  infradoc watch --unit | sudo tee /etc/systemd/system/infradoc.service
 """
 
 

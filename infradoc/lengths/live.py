@@ -16,11 +16,12 @@ from infradoc.lengths.measured import Bounds, Measured, token_count
 from infradoc.lengths.proposal import Limits
 from infradoc.monitor.attach import Target, attach
 from infradoc.signals.frame import StoreFrame
-from infradoc.signals.percentiles import MIN_SAMPLES_P99
+from infradoc.signals.percentiles import MIN_SAMPLES_P99, upper_bound
 from infradoc.signals.window import last_values
 from infradoc.sources.admin import AdminSource
 from infradoc.sources.fetch import Fetcher
 from infradoc.sources.metrics_page import server_root
+from infradoc_rules.advise.base import Advice
 
 UNCUT = "llm_prompt_tokens_before_truncation"
 
@@ -85,11 +86,9 @@ def buckets_of(frame: StoreFrame, name: str) -> dict[float, float]:
     """Upper bound -> cumulative count, over all series of a histogram."""
     counts: dict[float, float] = {}
     for labels, value in last_values(frame, f"{name}_bucket", math.inf):
-        try:
-            bound = float(labels["le"])
-        except (KeyError, ValueError):
-            continue
-        counts[bound] = counts.get(bound, 0.0) + value
+        bound = upper_bound(labels)
+        if bound is not None:
+            counts[bound] = counts.get(bound, 0.0) + value
     return counts
 
 
@@ -126,6 +125,7 @@ def limits_of(frame: StoreFrame) -> Limits:
         max_num_seqs=token_count(known.get("max_num_seqs")),
         pool_tokens=int(sum(pool)) if pool else None,
         block_size=int(max(size)) if size else None,
+        running=Advice(frame, {}).running,
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from infradoc.signals.percentiles import min_samples
 
 QUANTILES = (0.5, 0.9, 0.99)
-_TAIL = 1 - QUANTILES[-1]
 MAX_TOKENS = 1 << 31  # a count above this is damage
 
 

@@ -7,19 +7,21 @@ from dataclasses import dataclass, replace
 
 from infradoc.lengths.measured import Measured
 from infradoc_rules.knobs import knob_table
+from infradoc_rules.versions import Running
 
 DEFAULT_BLOCK = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is known of the server. `pool_tokens` is the KV pool; None means not known."""
+    """What is known of the server. `pool_tokens` is the KV pool, `running` its version; None means not known."""
 
     system: str | None = None
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     pool_tokens: int | None = None
     block_size: int | None = None
+    running: Running | None = None
 
     def with_length(self, tokens: int | None) -> Limits:
         """The same with a max_model_len that was found elsewhere."""
@@ -74,10 +76,10 @@ def propose(measured: Measured, limits: Limits) -> Proposal | None:
 
 
 def _flag(limits: Limits, tokens: int) -> str | None:
-    """The engine's own spelling. llama.cpp divides --ctx-size among its slots, so it carries slots x length."""
+    """As the engine's version spells it. llama.cpp divides --ctx-size among its slots, so it carries slots x length."""
     if limits.system == "llamacpp" and limits.max_num_seqs:
         return f"--parallel {limits.max_num_seqs} --ctx-size {tokens * limits.max_num_seqs}"
-    return knob_table().flag(limits.system, "max_model_len", tokens)
+    return knob_table().flag(limits.system, "max_model_len", tokens, limits.running)
 
 
 def _concurrency(limits: Limits, tokens: int | None) -> float | None:

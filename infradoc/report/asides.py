@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from infradoc.sources.secrets import clean_report
 from infradoc.plurals import agreeing
 from infradoc.report.artefact_words import artefact_words
+from infradoc.sources.secrets import clean_report
 from infradoc_rules.considered import Considered
 from infradoc_rules.model import Value
 from infradoc_rules.summaries.changed import MOST, PACKAGE, Changed, differ, place_of, tells

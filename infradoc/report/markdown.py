@@ -60,8 +60,8 @@ def _finding(place: int, finding: Mapping[str, Any], say: Mapping[str, str]) -> 
         lines.append(f"- **{say['evidence']}**: {escape(entry['text'])}" + (f" ({escape(where)})" if where else ""))
     for number, action in enumerate(finding["actions"]):
         label = say["action"] if number == 0 else say["or"]
-        lines.append(
-            f"- **{label}**: `{action_line(action, say)}` {escape(action['why'])} {escape(action['cost'])}".rstrip()
-        )
+        why, cost = escape(action["why"]), escape(action["cost"])
+        told = "; ".join(text for text in (why, f"{say['cost']}{cost}" if cost else "") if text)
+        lines.append(f"- **{label}**: `{action_line(action, say)}` {told}".rstrip())
     lines.append(f"- **{say['falsifier']}**: {escape(finding['falsifier'])}")
     return lines

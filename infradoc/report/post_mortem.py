@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from infradoc.artefacts.gather import gather
 from infradoc.artefacts.model import Gathered
-from infradoc.sources.secrets import clean_report
 from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, considered_part
 from infradoc.report.build import finding_part, status_of
 from infradoc.report.model import SCHEMA, Report
+from infradoc.sources.secrets import clean_report
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.considered import considered
 from infradoc_rules.engine import RuleResult, RuleResults, evaluate_rules, findings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from infradoc.sources.secrets import without_secrets
 from infradoc.report.model import Report
+from infradoc.sources.secrets import without_secrets
 
 _OWN = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"})  # say nothing about whose machine it is
 _URL_HOST = re.compile(r"(?<=://)([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?=[:/\s\"')\],]|$)")

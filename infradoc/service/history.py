@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infradoc.alerts.removed import carried_over, identity, made
 from infradoc.errors import InfradocError
 
 VERSION = 1
@@ -55,15 +56,21 @@ class History:
         self._open: dict[tuple[str, str], float] = {}
         self._minutes: dict[tuple[str, str, float], _Minute] = {}
         self._pruned = 0.0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.touch(mode=0o600, exist_ok=True)
-        except OSError as error:
-            message = f"The history's file {path} cannot be made: {error.strerror}."
-            raise HistoryError(message, "Set [watch] history to a file that may be written.") from error
         with self._explained():
-            self._link = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._file = made(path)
+            self._link = self._connected()
             self._prepare()
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+    def _follow_the_file(self) -> None:
+        """Should somebody have removed it, all it held goes into a new one. Raises OSError, sqlite3.Error."""
+        if identity(self.path) != self._file:
+            found = made(self.path)
+            self._link = carried_over(self._link, self._connected())
+            self._prepare()
+            self._file = found  # last: what fails is tried again
 
     def _prepare(self) -> None:
         self._link.execute("PRAGMA journal_mode = WAL")
@@ -103,6 +110,11 @@ class History:
                 self._open.update({(target, name): now for name in fresh})
                 for name in over:
                     del self._open[target, name]
+
+    def end_others(self, now: float, targets: Collection[str]) -> None:
+        """End what holds at targets that are watched no more: nobody would ever see it end. Raises HistoryError."""
+        for target in {target for target, _ in self._open} - set(targets):
+            self.note(now, target, {})
 
     def measure(self, now: float, target: str, vitals: Mapping[str, float | None]) -> None:
         """Take in one look's vitals; a minute is written when the next one begins. Raises HistoryError."""
@@ -172,6 +184,7 @@ class History:
 
     def _rows(self, query: str, values: list[Any]) -> list[dict[str, Any]]:
         with self._guard, self._explained():
+            self._follow_the_file()
             found = self._link.execute(query, values)
             names = [column[0] for column in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
@@ -186,6 +199,7 @@ class History:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._explained():
+            self._follow_the_file()
             self._link.execute("BEGIN IMMEDIATE")
             try:
                 yield self._link
@@ -199,6 +213,9 @@ class History:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except OSError as error:
+            message = f"The history's file {self.path} cannot be made: {error.strerror}."
+            raise HistoryError(message, "Set [watch] history to a file that may be written.") from error
         except sqlite3.Error as error:
             message = f"The history {self.path} cannot be used: {error}."
             hint = "Free the disk or mend the file's rights; the watch goes on without it."

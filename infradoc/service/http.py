@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+import socketserver
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from infradoc.errors import InfradocError
 
-_REQUEST_SECONDS = 10.0
+_REQUEST_SECONDS = 10.0  # of silence
+_WHOLE_SECONDS = 20.0  # of a request with its answer: a client that drips one byte a second is not waited for
+MOST_CLIENTS = 64  # at once; then the one that has been at it longest goes, as scrapes take milliseconds
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Answer = tuple[int, str, bytes]
@@ -44,9 +50,10 @@ class Server:
         kind = _kind(routes, socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
             self._server = kind(address, _Handler)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that cannot be one of DNS
             hint = "Set [watch] listen (or --listen) to another HOST:PORT, or to off."
-            raise ServerError(f"Cannot listen on {host}:{port}: {error.strerror}.", hint) from error
+            reason = error.strerror if isinstance(error, OSError) else "it is no host name"
+            raise ServerError(f"Cannot listen on {host}:{port}: {reason}.", hint) from error
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="watch-http", daemon=True)
 
@@ -62,8 +69,63 @@ class Server:
 
 
 class _Routed(ThreadingHTTPServer):
+    """Many clients at once, none of them for long: threads and open files stay bounded whatever they do."""
+
     daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
     routes: Mapping[str, Route]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._clients: dict[socket.socket, float] = {}  # since when, oldest first
+        self._guard = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    def server_bind(self) -> None:
+        """As the base class, without asking DNS for this machine's name: that may take half a minute."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            client, address = super().get_request()
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # the caller would be back at once, and turn a core into heat
+                self._drop(1)
+                time.sleep(0.1)
+            raise
+        with self._guard:
+            self._clients[client] = time.monotonic()
+            over = len(self._clients) - MOST_CLIENTS
+        self._drop(over)
+        return client, address
+
+    def service_actions(self) -> None:
+        """Twice a second: nobody is served for longer than the limit."""
+        late = time.monotonic() - _WHOLE_SECONDS
+        with self._guard:
+            count = sum(since < late for since in self._clients.values())
+        self._drop(count)
+
+    def _drop(self, count: int) -> None:
+        """Hang up on the oldest clients; their threads see the end of the connection and close it."""
+        with self._guard:
+            for client in list(self._clients)[: max(0, count)]:
+                try:
+                    client.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue  # it has hung up itself
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news; anything else is one line."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            print(f"infradoc watch: a request failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _kind(given: Mapping[str, Route], family: socket.AddressFamily) -> type[_Routed]:
@@ -81,19 +143,24 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _REQUEST_SECONDS  # a client that says nothing does not hold a thread for ever
 
     def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        route = self.server.routes.get(parts.path)
-        if route is None:
-            known = ", ".join(self.server.routes)
-            self._send(as_json({"error": f"There is no {parts.path[:100]} here; there are {known}."}, 404))
-            return
         try:
-            answer = route({key: values[-1] for key, values in parse_qs(parts.query).items()})
+            answer = self._answer()
         except InfradocError as error:
             answer = as_json({"error": str(error)}, 503)
         except ValueError as error:
             answer = as_json({"error": f"The query cannot be read: {error}."}, 400)
+        except Exception as error:  # one page that cannot be made must not look like a dead watch
+            answer = as_json({"error": f"Internal error: {type(error).__name__}: {error}."}, 500)
         self._send(answer)
+
+    def _answer(self) -> Answer:
+        """Raises InfradocError, and ValueError for an address or a query that cannot be read."""
+        parts = urlsplit(self.path)
+        route = self.server.routes.get(parts.path)
+        if route is None:
+            known = ", ".join(self.server.routes)
+            return as_json({"error": f"There is no {parts.path[:100]} here; there are {known}."}, 404)
+        return route({key: values[-1] for key, values in parse_qs(parts.query).items()})
 
     do_HEAD = do_GET
 

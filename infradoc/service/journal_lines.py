@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -17,6 +18,7 @@ class Lines:
     def __init__(self, as_json: bool = False, stream: TextIO | None = None) -> None:
         self._json, self._stream = as_json, stream or sys.stdout
         self._guard = threading.Lock()
+        self._broken = False
 
     def say(self, now: float, event: str, text: str, **more: Any) -> None:
         """`event` is one word (fired, resolved, lost, back, trouble, reload ...); `more` goes into the JSON form."""
@@ -26,4 +28,15 @@ class Lines:
         else:
             line = f"{stamp} {event:<8} {visible(text)}"
         with self._guard:
-            print(line, file=self._stream, flush=True)
+            try:
+                print(line, file=self._stream, flush=True)
+            except (OSError, ValueError) as error:  # ValueError: the stream is closed
+                self._tell_once(error)
+
+    def _tell_once(self, error: OSError | ValueError) -> None:
+        """A reader that went away or a full disk ends the lines; alerts and history go on, and they are the point."""
+        if self._broken:
+            return
+        self._broken = True
+        with suppress(OSError, ValueError):  # it may be the same pipe
+            print(f"infradoc watch: its lines cannot be written: {error}. The watch goes on.", file=sys.stderr)

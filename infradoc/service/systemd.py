@@ -25,9 +25,12 @@ TimeoutStopSec=30
 WatchdogSec=60
 # Secrets that infradoc.toml names by *_env go here, one NAME=value a line, mode 0600.
 EnvironmentFile=-/etc/infradoc/environment
+# Its incidents and silences: sudo INFRADOC_STATE_DIR=/var/lib/infradoc {command} alerts list
 Environment=INFRADOC_STATE_DIR=/var/lib/infradoc
 StateDirectory=infradoc
 StateDirectoryMode=0700
+# A user of its own, which must be able to read this program, infradoc.toml and the logs named there: none of them
+# below /root, /tmp or a closed home.
 DynamicUser=yes
 SupplementaryGroups=systemd-journal
 NoNewPrivileges=yes

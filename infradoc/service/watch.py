@@ -17,6 +17,7 @@ from infradoc.fleet.fleet import Fleet
 from infradoc.fleet.model import Watched
 from infradoc.fleet.watcher import TargetWatcher
 from infradoc.remediation.journal import ChangeRecord
+from infradoc.service.changes import told_change
 from infradoc.service.config import WatchConfig
 from infradoc.service.exporter import Exporter, OwnFigures
 from infradoc.service.history import HISTORY_NAME, History, HistoryError
@@ -55,6 +56,7 @@ class Watch:
         try:
             self._history = History(self._history_path(), self.settings.retention)
             self._fleet = self._made_fleet()
+            self._history.end_others(self._started, {watcher.state.name for watcher in self._fleet.targets})
             self._exporter = Exporter(self._fleet, self._own_figures, clock)
             if self.settings.listen is not None:
                 self.server = Server(self.settings.listen, self._routes())
@@ -89,7 +91,8 @@ class Watch:
             self.server.start()
         self._fleet.start()
         where = f"; /metrics and /health on port {self.server.port}" if self.server is not None else ""
-        self._say("watching", f"{', '.join(self.settings.targets)}{where}")
+        told = ", ".join(self._alerting.config.sinks) or "nobody, for there are no [alerts.sinks.NAME] in infradoc.toml"
+        self._say("watching", f"{', '.join(self.settings.targets)}; alerts go to {told}{where}")
         notify("READY=1")
         pause = min(_TEND_SECONDS, watchdog_seconds() or _TEND_SECONDS)
         while not self._ending:
@@ -104,7 +107,7 @@ class Watch:
 
     def _stop(self) -> None:
         notify("STOPPING=1")
-        self._say("stopping", f"messages that wait are sent for up to {DRAIN_SECONDS:.0f} s; the rest waits on disk")
+        self._say("stopping", f"now: messages that wait get up to {DRAIN_SECONDS:.0f} s, the rest stays on disk")
         hanging = self._fleet.stop(_STOP_SECONDS)
         if hanging:
             self._say("trouble", f"the look at {', '.join(hanging)} hangs and is left behind")
@@ -115,13 +118,15 @@ class Watch:
 
     def _read_again(self) -> None:
         notify("RELOADING=1")
+        alerts = self._alerting.config
         try:
             config, settings = self._load()
             added, removed = self._follow(config, settings)
         except InfradocError as error:
             self._say("trouble", f"The configuration was not read again, the old one stays in force. {error}")
         else:
-            changed = f"added {', '.join(added) or 'none'}; removed {', '.join(removed) or 'none'}"
+            changed = f"targets: added {', '.join(added) or 'none'}, removed {', '.join(removed) or 'none'}"
+            changed += "; alerts: as before" if alerts == self._alerting.config else "; alerts: changed"
             self._say("reload", f"the configuration was read again: {changed}")
         notify("READY=1")
 
@@ -129,18 +134,34 @@ class Watch:
         """Put a new configuration in force, or leave everything as it was and raise InfradocError."""
         alerts = alerts_config(config)
         names = {watcher.spec: watcher.state.name for watcher in self._fleet.targets}
-        if alerts != self._alerting.config:
-            self._change_alerting(alerts)
         added, removed = self._fleet.reload(settings.targets, config)
+        try:
+            if alerts != self._alerting.config:
+                self._change_alerting(alerts)
+        except InfradocError:
+            self._fleet.reload(self.settings.targets, self._config)
+            raise
         for key in ("listen", "history", "lang", "period"):
             if getattr(settings, key) != getattr(self.settings, key):
                 self._say("reload", f"watch.{key} takes effect at the next start")
         self._config, self.settings = config, settings
         self._history.retention = settings.retention
         for spec in set(removed) - set(added):
-            self._alerting.forget(self._clock(), names[spec])
-            self._known.pop(names[spec], None)
+            self._forget(names[spec])
         return added, removed
+
+    def _forget(self, name: str) -> None:
+        """A target is watched no more: what held there is over, for receivers and in the history."""
+        now = self._clock()
+        with self._guard:
+            self._alerting.forget(now, name)
+            self._known.pop(name, None)
+            self._lost.discard(name)
+            self._other_texts.pop(name, None)
+        try:
+            self._history.note(now, name, {})
+        except HistoryError as error:
+            self._trouble("history", str(error))
 
     def _change_alerting(self, config: Any) -> None:
         """Sinks were changed: one desk closes, the next one opens; what waits lies on disk between them."""
@@ -159,10 +180,12 @@ class Watch:
 
     def _looked(self, watcher: TargetWatcher, state: Watched) -> None:
         """In the watcher's thread, after each of its looks."""
-        now = state.tick_time or self._clock()
+        now = state.tick_time if state.up and state.tick_time else self._clock()  # a look that failed has no time
         known = state.up and state.status != "unknown"
         found = {str(one["id"]): one for one in state.findings}
         with self._guard:
+            if self._fleet.get(watcher.spec) is not watcher:
+                return  # removed while it looked: its findings were told as over
             also = self._in_other_languages(watcher, frozenset(found), now)
             self._alerting.observe(
                 now, state.name, state.system, state.findings, lang=self.settings.lang, also=also, known=known
@@ -216,12 +239,11 @@ class Watch:
         last = record.last
         if last.kind not in ("applied", "verdict", "undone") or not record.happened:
             return
-        summary = f"{last.kind} {record.intent.knob}: {record.intent.old} -> {record.intent.new}"
-        is_new = self._history.change(target, f"{record.intent.change}:{last.kind}", last.time, summary)
+        told = told_change(record)
+        is_new = self._history.change(target, f"{record.intent.change}:{last.kind}", last.time, told["summary"])
         if is_new and last.time >= self._started - _NEW_CHANGE_SECONDS:
-            self._say("change", f"{target}: {summary}", now, target=target)
-            told = {"summary": summary, "knob": last.knob, "old": last.old, "new": last.new}
-            self._alerting.changed(last.time, target, told | {"finding": last.finding, "verdict": record.verdict})
+            self._say("change", f"{target}: {told['summary']}", now, target=target)
+            self._alerting.changed(last.time, target, told)
 
     def _trouble(self, what: str, text: str) -> None:
         """Say a lasting trouble when it begins or changes, and when it is over; not at every look."""

@@ -35,7 +35,7 @@ def percentile(
     for series in frame.select(f"{name}_bucket"):
         if match is not None and not match(series.labels):
             continue
-        bound = _bound(series.labels)
+        bound = upper_bound(series.labels)
         if bound is not None:
             counts[bound] = counts.get(bound, 0.0) + increase(series, frame.now - span, frame.now)
     return from_buckets(counts, quantile)
@@ -62,7 +62,8 @@ def from_buckets(cumulative: Mapping[float, float], quantile: float) -> Percenti
     return Percentile(lower, round(total))
 
 
-def _bound(labels: Mapping[str, str]) -> float | None:
+def upper_bound(labels: Mapping[str, str]) -> float | None:
+    """The bound of a histogram's bucket; None for labels that are none of a bucket."""
     try:
         return float(labels["le"])
     except (KeyError, ValueError):

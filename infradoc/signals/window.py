@@ -26,6 +26,12 @@ def last_values(frame: SignalFrame, name: str, max_age: float | None = None) -> 
     return found
 
 
+def last_total(frame: SignalFrame, name: str) -> float | None:
+    """The newest values of all series of `name` added up; None when there is none."""
+    values = [value for _, value in last_values(frame, name)]
+    return float(sum(values)) if values else None
+
+
 def increase(series: Series, start: float, end: float) -> float:
     """Growth of a counter between two moments, resets counted from 0. 0.0 with fewer than two samples.
 
@@ -36,7 +42,7 @@ def increase(series: Series, start: float, end: float) -> float:
     low = max(int(np.searchsorted(times, start, side="left")), 0)
     high = int(np.searchsorted(times, end, side="right"))
     part = values[low:high]
-    part = part[~np.isnan(part)]
+    part = part[np.isfinite(part)]  # a counter that says +Inf says nothing
     if len(part) < 2:
         return 0.0
     steps = np.diff(part)

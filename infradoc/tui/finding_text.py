@@ -29,8 +29,9 @@ def finding_text(finding: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
         add(text, f"• {against}{one_line(entry['text'])}")
         where = ", ".join(one_line(part) for part in (entry["signal"], entry["source"]) if part)
         add(text, f"  ({where})\n" if where else "\n", style="dim")
-    heading(text, say["chain"])
-    text.append_text(chain(finding, others, say))
+    if finding["explains"] or any(finding["id"] in one["explains"] for one in others):
+        heading(text, say["chain"])
+        text.append_text(chain(finding, others, say))
     section(text, say["falsifier"], one_line(finding["falsifier"]))
     return text
 

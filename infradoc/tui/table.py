@@ -79,6 +79,11 @@ def cells(row: Row, columns: Sequence[tuple[str, int]], say: Mapping[str, str]) 
     return found
 
 
+def short_name(name: str) -> str:
+    """A target's name without what all URLs share: two servers of one host differ by their port alone."""
+    return paint.one_line(name).removeprefix("http://").removeprefix("https://").rstrip("/")
+
+
 def cell(row: Row, column: str, say: Mapping[str, str]) -> str:
     """One cell in words."""
     state, vitals = row.state, row.state.vitals
@@ -90,7 +95,7 @@ def cell(row: Row, column: str, say: Mapping[str, str]) -> str:
             return paint.one_line(state.findings[0]["title"])
         return paint.one_line(state.error) if state.error else say["no_finding" if state.looks else "not_yet"]
     plain = {
-        "target": lambda: paint.one_line(state.name),
+        "target": lambda: short_name(state.name),
         "status": lambda: status_text(row, say),
         "running": lambda: paint.number(vitals.get("running")),
         "waiting": lambda: paint.number(vitals.get("waiting")),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 _EN = {
     "title": "infradoc",
     "targets": "targets",
+    "target_one": "target",
     "target": "target",
     "status": "status",
     "running": "run",
@@ -141,6 +142,7 @@ _EN = {
 _ZH = {
     "title": "infradoc",
     "targets": "个目标",
+    "target_one": "个目标",
     "target": "目标",
     "status": "状态",
     "running": "运行",

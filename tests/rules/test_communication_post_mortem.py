@@ -111,6 +111,26 @@ def test_one_gpu_for_each_container():
     assert facts["comm.slow_path"] == "local_over_net"
 
 
+def test_one_device_of_docker_for_each_container():
+    starts = [f"docker run --gpus device={gpu} --name w{gpu} image python train.py" for gpu in (0, 1)]
+    lines = [*starts, "n1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0", *ready(2)]
+    assert facts_of(events_of(*lines))["comm.slow_path"] == "local_over_net"
+
+
+@pytest.mark.parametrize("said", ["2 nodes, InfiniBand NDR", "200Gb/s RoCE between the hosts", "p4d.24xlarge"])
+def test_a_fabric_that_is_named_in_words(said):
+    lines = ["n1:1:1 [0] NCCL INFO Using network Socket", "Channel 00/0 : 7[7] -> 8[0] [receive] via NET/Socket/0"]
+    assert facts_of(events_of(said, *lines))["comm.rdma"] is True
+
+
+def test_a_connection_that_is_refused_ends_the_run():
+    lines = [
+        "DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error, NCCL version 2.27",
+        "socketPollConnect: connect to 10.0.0.3<44321> returned Connection timed out",
+    ]
+    assert facts_of(events_of(*lines))["collective.cause"] == "gone"
+
+
 def test_rdma_without_gpudirect():
     lines = [
         PREFIX + "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
@@ -178,6 +198,29 @@ def test_everyone_waits_in_the_first_collective():
 )
 def test_a_stall_needs_a_sign(more, verdict):
     assert facts_of(events_of(*ready(2), *more))["comm.hang"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("before", "verdict"),
+    [([], "stalled"), (["   1024   256   float  sum  -1  8.4  0.12  0.21  0"], "none")],
+)
+def test_a_second_try_without_peer_copies_that_gets_on(before, verdict):
+    second = ["$ NCCL_P2P_DISABLE=1 ./all_reduce_perf -g 2", "# Avg bus bandwidth    : 4.01"]
+    events = events_of(*ready(2), "#        (B)    (elements)   (us)  (GB/s)", *before, *second)
+    assert facts_of(events)["comm.hang"] == verdict
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: [Rank 0]: Ranks 3, 5 failed to pass monitoredBarrier in 300000 ms",
+        "The client socket has timed out after 600000ms while trying to connect to (10.0.0.1, 29500).",
+        "Exception: Watchdog caught collective operation timeout",
+        "tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
+    ],
+)
+def test_other_words_for_a_collective_out_of_time(line):
+    assert [event.name for event in events_of(line)] == ["nccl_timeout"]
 
 
 def test_nvlink_does_not_cross_bridges():

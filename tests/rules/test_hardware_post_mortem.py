@@ -116,6 +116,12 @@ def test_a_hot_device_that_is_slower_than_those_beside_it(hot, why):
     assert found["gpu.throttled"] == why
 
 
+@pytest.mark.parametrize(("clock", "why"), [(800e6, "heat"), (1900e6, "")])
+def test_a_very_hot_device_that_crawls(clock, why):
+    row = {"gpu": 0, "utilization": 1.0, "clock_hertz": clock, "temperature": 92}
+    assert _facts(("gpu_state", row))["gpu.throttled"] == why
+
+
 @pytest.mark.parametrize(
     ("lines", "what"),
     [
@@ -123,6 +129,7 @@ def test_a_hot_device_that_is_slower_than_those_beside_it(hot, why):
             ["NVRM: The NVIDIA GPU 0000:b3:00.0", "   NVRM: fallen off the bus and is not responding to commands."],
             "lost",
         ),
+        (["Unable to determine the device handle for GPU0: 0000:5E:00.0: Unknown Error"], "lost"),
         (["NVRM: The NVIDIA probe routine failed for 1 device(s)."], "device"),
         (["amdgpu 0000:83:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block"], "memory"),
         (["amdgpu 0000:83:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block"], ""),

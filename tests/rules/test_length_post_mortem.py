@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.patterns import length_error, scan
 from infradoc_rules.summaries.length import summary
 
 
@@ -138,7 +139,9 @@ def test_a_window_far_above_what_is_served():
     found = _facts(*served, *waiting, pool)
     assert found["length.oversized"] == pytest.approx(131072 / 805)
     assert (found["length.room"], found["length.pressed"]) == (1.02, True)
-    assert "length.oversized" not in _facts(*served[:3], pool), "three requests say nothing on the others"
+    near = ("kv_allocated", {"max_model_len": 8192, "concurrency": 1.02})
+    assert "length.oversized" not in _facts(*served[:3], near), "three requests say nothing on the others"
+    assert "length.oversized" in _facts(*served[:3], pool), "but a window 160 times as long is plain"
 
 
 def test_a_metrics_page_alone_says_nothing_of_refusals():
@@ -147,7 +150,40 @@ def test_a_metrics_page_alone_says_nothing_of_refusals():
     assert found["length.capped_share"] == 0.9 and "length.refused" not in found
 
 
-@pytest.mark.parametrize(("asked", "kept", "cut"), [(1024, 221, 1), (1024, 900, 0), (None, 221, 0)])
+@pytest.mark.parametrize(("asked", "kept", "cut"), [(1024, 221, 1), (1024, 900, 0), (None, 221, 1), (None, 2000, 0)])
 def test_an_answer_far_shorter_than_asked_is_a_cut(asked, kept, cut):
-    fields = {"kept_tokens": kept, "part": "output", **({"tokens": asked} if asked else {})}
+    fields = {"kept_tokens": kept, "limit": 4096, "part": "output", **({"tokens": asked} if asked else {})}
     assert _facts(("request_truncated", fields))["length.cut"] == cut
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("max_tokens must be at least 1, got -186.", None),
+        ("max_model_len(40960) - num_tokens(118444) < max_tokens(1024). Setting max_tokens: -77484", 118444),
+        ("prompt is too long: 21661 tokens > 8209 maximum", 21661),
+        ("litellm.exceptions.ContextWindowExceededError: Error code: 400", None),
+        ("fatal: prompt length 9000 exceeds max_input_len 8192", 9000),
+        ("The prompt (total length 22001) is too long to fit into the model (context length 16384).", 22001),
+        (
+            "input (3000 tokens) is too large to process. increase the physical batch size (current batch size: 512)",
+            3000,
+        ),
+    ],
+)
+def test_refusals_in_the_words_of_clients_and_gateways(text, tokens):
+    found = length_error(text)
+    assert found is not None and found.fields.get("tokens") == tokens
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the slot context (320000) exceeds the training context of the model (262144) - capping",
+        "warning: model was trained on only 2048 context tokens (4096 specified)",
+        "max_seq_len 131072 is larger than max_position_embeddings 40960 * rotary scaling 1",
+    ],
+)
+def test_limits_above_the_model_that_are_no_error(line):
+    (event,) = [e for e in scan([line], "llamacpp").events if e.name == "length_above_model"]
+    assert event.fields["fatal"] is False and event.fields["asked_tokens"] > event.fields["model_tokens"]

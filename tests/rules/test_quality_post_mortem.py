@@ -48,6 +48,15 @@ def test_broken_answers(lines, facts, cause):
     assert facts_of(*lines, **facts)["quality.cause"] == cause
 
 
+@pytest.mark.parametrize(
+    ("dtype", "tokens", "cause"),
+    [("float16", 256, "fp16"), ("float16", 4, None), ("bfloat16", 256, "none")],
+)
+def test_an_answer_of_many_tokens_and_no_character(dtype, tokens, cause):
+    void = Event("request_finished", 0, {"empty": True, "reason": "length", "output_tokens": tokens})
+    assert facts_of(events=[void], dtype=dtype).get("quality.cause") == cause
+
+
 def test_some_sound_answers_speak_for_the_weights():
     facts = facts_of(CAST, BROKEN, quantization="awq", quality__samples_sound=3)
     assert facts["quality.cause"] == "quantization"
@@ -140,6 +149,10 @@ def test_only_the_cache_is_quantized():
             "capability",
             89.0,
         ),
+        ("fp8e4nv data type is not supported on CUDA arch < 89", "method", None),
+        ("Error: Quantization type `eetq` requires compute capability >= 7.5", "capability", 75.0),
+        ("NotImplementedError: \"addmm_cuda\" not implemented for 'Float8_e4m3fn'", "method", None),
+        ("ValueError: FP8 is not possible here: compute capability 8.0 < 8.9", "capability", 89.0),
         ("Assertion failed: W4A(fp)8 kernel is unsupported on pre-Ada (sm<89) architectures!", "capability", 89.0),
         ("ValueError: Marlin does not support weight_bits = uint4b8. Only types = [] are supported", "method", None),
         (

@@ -56,6 +56,20 @@ def hf(loss, norm="1.2", epoch=0.1):
             9.1,
         ),
         ("step 250: train loss 2.41, val loss 2.45", 2.41),
+        (
+            "2024-01-20 | INFO | Train Epoch: 0 [131072/2621440] Loss: 6.231 Batch (t): 4.118, 1990.2/s LR: 0.00012",
+            6.231,
+        ),
+        ("Train: 0 [  50/1251 (  4%)]  Loss: 6.912 (6.93)  Time: 0.412s, 2485.21/s  LR: 1.000e-05", 6.912),
+        ("| epoch 001:    200 / 1374 loss=14.351, ppl=20899.56, wps=49604, gnorm=3.901, loss_scale=0.062", 14.351),
+        ("Epoch 1 | iter 100 step 12 | loss train: 1.877, val: n/a | iter time: 210.33 ms (step)", 1.877),
+        ("06/11 10:11:12 - mmengine - INFO - Iter(train) [  10/500]  lr: 2e-05  time: 0.9811  loss: 1.2311", 1.2311),
+        ("{'loss': 1.2031, 'token_acc': 0.7012, 'grad_norm': 1.02, 'learning_rate': 1e-05, 'epoch': 0.1}", 1.2031),
+        ("Epoch 0:   1%|1   | 10/1000 [00:21<35:01,  2.12s/it, v_num=0, reduced_train_loss=7.121]", 7.121),
+        ("Steps:  10%|#   | 100/1000 [01:21<12:01,  1.25it/s, lr=0.0001, step_loss=0.112]", 0.112),
+        ("[Epoch 1/3] Step [100/5000] Loss: 1.9211 GradNorm: 0.8 LR: 2.0e-05", 1.9211),
+        ("batch 100/5000 | loss 2.112 | ppl 8.27", 2.112),
+        ("         Train LossCrossEntropy: 2.5", 2.5),
     ],
 )
 def test_formats_of_steps(line, loss):
@@ -68,6 +82,9 @@ def test_formats_of_steps(line, loss):
     [
         ("[iter 10] loss 0.8821 iter_time 110.4s samples/s 9.3", 110.4),
         ("step 4998 | loss 1.7712 | 1.91 s/step | 34.2k tok/s", 1.91),
+        ("step 20 loss 2.911 time 2.01s/step", 2.01),
+        ("iter 100: loss 6.1120, time 1221.32ms, mfu 9.11%", pytest.approx(1.22132)),
+        ("Train Epoch: 0 [131072/2621440] Loss: 6.231 Batch (t): 4.118, 1990.2/s", 4.118),
     ],
 )
 def test_step_times_of_any_logger(line, seconds):
@@ -113,6 +130,26 @@ def test_a_heading_begins_a_run():
     lines = ["`gradient_accumulation_steps=1`", hf(2.4, epoch=0.25), hf(2.2, epoch=0.5)]
     lines += ["`gradient_accumulation_steps=4`", hf(9.6, epoch=0.25), hf(8.9, epoch=0.5)]
     assert [(run.accumulation, run.first_loss) for run in runs_of(events_of(*lines))] == [(1, 2.4), (4, 9.6)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Running with accum_freq 8",
+        "--gradient-accumulation-steps 8 \\",
+        "accumulative_counts = 8",
+        "--update-freq 8",
+        "grad_acc_steps: 8",
+        "ga_steps=8",
+    ],
+)
+def test_accumulation_by_any_name(line):
+    assert facts_of(events_of(line, hf(1.2)))["train.accumulation"] == 8
+
+
+def test_a_high_loss_before_nan_is_no_sum():
+    lines = ["gradient_accumulation_steps: 8", hf(60.57, "nan"), hf("0.0", "nan", 0.2), hf("0.0", "nan", 0.3)]
+    assert facts_of(events_of(*lines))["train.loss_scaling"] == "unknown"
 
 
 def test_a_counter_that_goes_back_begins_a_run():
@@ -182,6 +219,12 @@ def test_one_large_reduction_for_eight_micro_steps_is_right():
     assert facts_of(events_of("gradient_accumulation_steps: 8", *lines))["train.sync"] == "sound"
 
 
+SKIPPED = (  # without a step there is no loss to print
+    " iteration {:8d}/   50000 | consumed samples: 25600 | elapsed time per iteration (ms): 900.1 | loss scale: 8.0 | "
+    "number of skipped iterations: 100 | number of nan iterations:   0 |"
+)
+
+
 def overflow(*scales):
     return [
         f"[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {s}, reducing to {s // 2}" for s in scales
@@ -198,6 +241,10 @@ def overflow(*scales):
         ([hf(2.0), hf("0.0", "nan"), hf(1.9)], "sound"),
         ([*overflow(2**32, 2**31, 2**30), "step 10, loss 2.0", "step 20, loss 1.9"], "settled"),
         (overflow(*[2**k for k in range(16, -1, -1)]), "skipping"),
+        (["| WARNING: overflow detected, setting loss scale to: 0.0625"] * 3, "skipping"),
+        (["step 1 grad_norm inf, step skipped, scale 32768", "step 2, loss 2.0", "step 3, loss 1.9"], "settled"),
+        (["ValueError: nan loss encountered at step 120"], "broken"),
+        ([SKIPPED.format(step) for step in (100, 200, 300, 400)], "skipping"),
         (["Current loss scale already at minimum - cannot decrease scale anymore. Exiting run."], "skipping"),
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 
 from infradoc.demo.faults import BLOCKS, LEAK
 from infradoc.demo.run import FaultResult
-from infradoc.remediation.table import outcome_json, reclaimed_blocks
+from infradoc.remediation.data import outcome_json
+from infradoc.remediation.table import reclaimed_blocks
 
 Play = Callable[..., FaultResult]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -27,7 +27,6 @@ _NUMBER = re.compile(r"^~?(?P<number>-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?P<unit
 _CONCURRENCY = re.compile(r"(?:max[_ -]?)?concurren(?:cy|t)[ =:]+(\d+)|(\d+) concurrent")
 _TOKENS = re.compile(r"~?([\d.]+)(k?) (prompt|input|output) tokens")
 _GAPS = re.compile(r"(?i)^(?:t|t_s|time|time_s)\s+(?:gap|itl|inter_token\w*)(?:_(ms|s))?$")
-_MOST = 200
 
 
 class BenchKind:

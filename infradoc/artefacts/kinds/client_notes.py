@@ -41,7 +41,8 @@ _COUNT = re.compile(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
 _SHARED = re.compile(
     r"(?i)(?:shar(?:e|ed|ing|es)\b.{0,40}\b(?:prefix|system prompt|context|preamble|instructions)"
     r"|same (?:[\w,.-]+ ){0,4}(?:system prompt|system message|prefix"
-    r"|document|context|preamble|instructions|tool (?:list|definitions|schemas?))|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn"
+    r"|document|context|preamble|instructions|tool (?:list|definitions|schemas?))"
+    r"|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn"
     r"|generated-shared-prefix"
     r"|prefix_repetition|few-shot)"
 )
@@ -51,12 +52,13 @@ _MIXED = re.compile(
 )
 _SEQUENTIAL = re.compile(
     r"(?i)\b(?:one (?:request |prompt |row |call |item |by |after )+(?:at a time|one|another|the other)|one at a time"
-    r"|sequential(?:ly)?|serially|single[- ]thread(?:ed)?|(?:awaits?|waits?) (?:for|until) (?:each|every|the) (?:answer|response"
-    r"|reply|result|request)|before (?:sending|starting|the) (?:the )?next|concurrency (?:of )?(?:1|one)\b(?!\d)"
-    r"|(?:synchronous|blocking|plain) (?:loop|calls?|requests?|client)|without (?:any )?(?:async\w*|threads|concurrency)"
+    r"|sequential(?:ly)?|serially|single[- ]thread(?:ed)?|(?:awaits?|waits?) (?:for|until) (?:each|every|the)"
+    r" (?:answer|response|reply|result|request)"
+    r"|before (?:sending|starting|the) (?:the )?next|concurrency (?:of )?(?:1|one)\b(?!\d)"
+    r"|(?:synchronous|blocking|plain) (?:loop|calls?|requests?|client)"
+    r"|without (?:any )?(?:async\w*|threads|concurrency)"
     r"|in a (?:simple |plain |for |while )?loop\b|for \w+ in \w+: ?(?:requests|client|openai|httpx|chat|llm))"
 )
-_STARTS = re.compile(r"\s*(?:\$ )?(?:\w+=\S+ )*(?:python3?|vllm|genai-perf|aiperf|guidellm|text-gen|locust|llama-|\./)")
 _DIRECT = re.compile(r"\btext-generation-benchmark\b")
 
 
@@ -111,7 +113,12 @@ def _said(line: str) -> Iterator[tuple[str, Value]]:
         if found is not None:
             number = float(next(group for group in found.groups() if group))
             yield name, number if name == "request_rate" else int(number)
-    for name, pattern in (("shared_prefix", _SHARED), ("mixed_lengths", _MIXED), ("sequential", _SEQUENTIAL), ("direct", _DIRECT)):
+    for name, pattern in (
+        ("shared_prefix", _SHARED),
+        ("mixed_lengths", _MIXED),
+        ("sequential", _SEQUENTIAL),
+        ("direct", _DIRECT),
+    ):
         if pattern.search(line):
             yield name, True
     if re.search(r"(?i)browser", line):

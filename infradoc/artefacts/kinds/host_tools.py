@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from infradoc.artefacts.kinds.host_captions import ASKED, CAPTION, is_stamp, says_when, seconds_of
 from infradoc.artefacts.kinds.tables import Row, percent_of, rows_of, size_of
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
@@ -17,20 +19,6 @@ from infradoc.sources.launch import launch_facts, system_of
 from infradoc_rules.model import Event, Fact, Value
 
 _STAMP = re.compile(r"(?:(\d{4}-\d\d-\d\d)[T ])?(?<![\d:])(\d\d:\d\d(?::\d\d)?)(?![\d:])")
-_STAMP_LINE = re.compile(
-    r"^(?:#|=+|-+|\[)? ?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\w* )?(?:\w{3} +\d{1,2} )?(?:\d{4}-\d\d-\d\d[T ])?"
-    r"\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [A-Z]{3,4})?(?: \d{4})?\]?(?: ?[=-]+)?$"
-)
-_CAPTION = re.compile(
-    r"(?i)^(?:#+|-+|=+|//)? ?(?:after |at |\+ ?|t ?= ?\+?)?(?P<n>\d+(?:\.\d+)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve"
-    r"|half an) ?(?P<unit>h|hrs?|hours?|m|min|mins|minutes?|days?)(?: (?:later|after\b.*|on|in|of load|uptime))?[:.]?(?: ?[-=]+)?$"
-)
-_COUNTS = {
-    "a": 1.0, "an": 1.0, "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0,
-    "eight": 8.0, "nine": 9.0, "ten": 10.0, "twelve": 12.0, "half an": 0.5,
-}  # fmt: skip
-_ASKED = re.compile(r"^[$#] ?(?:ps|top|docker|kubectl|free)\b.*?(?:# ?|; ?date.*)(?P<time>\d\d:\d\d(?::\d\d)?)\s*$")
-_SHORT = re.compile(r"^(?:#|-+|=+|\[)? ?\d\d:\d\d\]?(?: ?(?:UTC|[ap]m))?(?: ?[-=]+)?$")
 _TOP = re.compile(r"^top - (\d\d:\d\d:\d\d) up .*load average: ([\d.]+)")
 _LOAD = re.compile(r"load averages?: ([\d.]+)")
 _CPU = re.compile(r"^%?Cpu(?:\(s\)|\d+) *:.*?([\d.]+)[ %]*id")
@@ -63,7 +51,7 @@ class HostToolsKind:
             if end == index:
                 index += 1
                 continue
-            start = index - 1 if index and _says_when(lines[index - 1]) else index
+            start = index - 1 if index and says_when(lines[index - 1]) else index
             # Snapshots after one another are one series.
             if found and not any(line.strip() for line in lines[found[-1][1] : start]):
                 start = found.pop()[0]
@@ -92,12 +80,6 @@ def _end(lines: Sequence[str], start: int) -> int:
         below = lines[start + 1].strip() if start + 1 < len(lines) else ""
         return start + 1 if found[1] else start + 2 if below.isdigit() else start
     return start
-
-
-def _says_when(line: str) -> bool:
-    """Whether the line above a table says when it was taken."""
-    text = line.strip()
-    return any(pattern.match(text) for pattern in (_STAMP_LINE, _SHORT, _CAPTION, _ASKED))
 
 
 def _header(line: str) -> tuple[str, list[str]] | None:
@@ -174,11 +156,22 @@ class _Reader:
         self.sample = 0
         self.now: float | None = None
         self.first: float | None = None
+        self.relative = False  # to a beginning that is not told
 
     def run(self) -> None:
         index = 0
         while index < len(self.lines):
             index = self._take(index)
+        if self.relative:  # "two hours later": what came before it was the beginning
+            events = self.out.events
+            self.out.events = [
+                event
+                if "seconds" in event.fields
+                else replace(event, fields={**event.fields, "seconds": 0.0})
+                if event.name == "process_usage"
+                else event
+                for event in events
+            ]
 
     def _take(self, index: int) -> int:
         line = self.lines[index]
@@ -197,11 +190,11 @@ class _Reader:
 
     def _line(self, line: str, index: int) -> None:
         text = line.strip()
-        if _STAMP_LINE.match(text) or _SHORT.match(text):
+        if is_stamp(text):
             self._at(line)
-        elif found := _ASKED.match(text):
+        elif found := ASKED.match(text):
             self._at(found["time"])
-        elif found := _CAPTION.match(text):
+        elif found := CAPTION.match(text):
             self._later(found)
         elif found := _TOP.match(line):
             self._at(found[1])
@@ -227,8 +220,8 @@ class _Reader:
 
     def _later(self, found: re.Match[str]) -> None:
         """A caption such as "two hours later": counted from the first snapshot, or from the last where time went on."""
-        count = _COUNTS.get(found["n"].lower()) or float(found["n"])
-        seconds = count * _SPANS.get(found["unit"][0].lower(), 3600.0)
+        seconds = seconds_of(found)
+        self.relative = self.relative or self.first is None
         self.first = self.first if self.first is not None else (self.now or 0.0)
         whole = self.first + seconds
         self.now = whole if self.now is None or whole > self.now else self.now + seconds

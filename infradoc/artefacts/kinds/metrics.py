@@ -90,8 +90,8 @@ class MetricsKind:
             out.facts.append(Fact("target.system", out.system, "metrics", place))
             limits = (places(usual(line)) for line in segment.lines)
             out.facts += [Fact("max_num_seqs", limit, "metrics", place) for limit in limits if limit][:1]
-        if len(scrapes) == 1 and (page := _page(samples, place)) is not None:
-            out.events.append(page)
+        if len(scrapes) == 1 and (look := _page(samples, place)) is not None:
+            out.events.append(look)
         return out
 
 

@@ -1,14 +1,16 @@
 """Other spellings of engines' metrics, brought to the names that the engines themselves give.
 
-Exporters that may not have a colon in a name (OpenTelemetry, Ray, gRPC servers) put an underscore there; Triton's backend
-of TensorRT-LLM keeps several signals in one gauge, told apart by a label.
+Exporters that may not have a colon in a name (OpenTelemetry, Ray, gRPC servers) put an underscore there; Triton's
+backend of TensorRT-LLM keeps several signals in one gauge, told apart by a label.
 """
 
 from __future__ import annotations
 
 import re
 
-_PREFIX = re.compile(r"^(?P<head># (?:HELP|TYPE|UNIT) )?(?:ray_)?(?P<engine>vllm|sglang|lmdeploy|llamacpp)[_:](?=[a-z])")
+_PREFIX = re.compile(
+    r"^(?P<head># (?:HELP|TYPE|UNIT) )?(?:ray_)?(?P<engine>vllm|sglang|lmdeploy|llamacpp)[_:](?=[a-z])"
+)
 _TRITON = re.compile(
     r'^nv_trt_llm_(?:request|kv_cache_block)_metrics\{[^{}]*\b(?:request_type|kv_cache_block_type)="(?P<kind>\w+)"[^{}]*\}'
 )

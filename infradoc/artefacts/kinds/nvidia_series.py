@@ -25,6 +25,11 @@ _COLUMN = re.compile(
     r"temperature|clocks|ecc|fan|retired_pages|pcie|clocks_(?:throttle|event)_reasons|remapped_rows|enforced|used_gpu_memory"
     r"|driver_version|count|compute_cap|mig|display_\w+|persistence_mode)[\w.]*)(?: \[[\w%]+\])?$"
 )
+# A query for one reading: a header with its unit, and rows of nothing else.
+_ONE_COLUMN = re.compile(
+    r"^(?:utilization\.gpu|memory\.(?:used|free)|power\.draw|temperature\.gpu|clocks\.(?:sm|gr)) ?(?:\[[\w%]+\])$"
+)
+_ONE_CELL = re.compile(r"^ *\d+(?:\.\d+)? ?(?:MiB|%|W|MHz)?$")
 _UNIT = re.compile(r" \[([\w%]+)\]$")
 _CSV_FIELDS = {
     "utilization.gpu": ("utilization", "%"),
@@ -65,7 +70,6 @@ _DMON = {
     "fb": ("used_bytes", "MiB"),
 }
 _DMON_HEAD = re.compile(r"^#\s*(?:Date\s+Time\s+)?gpu\s+(?:pwr|pid|sm|fb|gtemp|temp|mclk|pviol)\b", re.IGNORECASE)
-_DMON_UNITS = re.compile(r"^#\s*(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s", re.IGNORECASE)
 _DMON_ROW = re.compile(r"^\s*(?:\d{8}\s+\d\d:\d\d:\d\d\s+)?\d+\s+(?:[-\w.]+\s*){2,}$")
 
 
@@ -101,7 +105,11 @@ def _end(lines: Sequence[str], start: int) -> int:
 
 def _columns(line: str) -> list[str]:
     """Column names with their units; empty when the line is no header of a query."""
-    if "," not in line or len(line) > 2_000:
+    if len(line) > 2_000:
+        return []
+    if _ONE_COLUMN.match(line):
+        return [line.strip()]
+    if "," not in line:
         return []
     asked = asked_columns(line)
     if asked:
@@ -156,6 +164,8 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
 
 def _cells(line: str, names: Sequence[str]) -> list[str]:
     """The cells of a row; empty when it is none. Log collectors take the time stamp off the front of a row."""
+    if len(names) == 1:
+        return [line.strip()] if _ONE_CELL.match(line) else []
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) == len(names) - 1 and names[0] == "timestamp" and len(names) > 2:
         cells = ["", *cells]

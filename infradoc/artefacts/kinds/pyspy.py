@@ -19,7 +19,6 @@ _THREAD = re.compile(
 _FRAME = re.compile(r"^ {2,}(?P<function>[^\s(]+|<\w+>) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
 _FAULT = re.compile(r'^ {2}File "(?P<file>[^"]+)", line \d+,? in (?P<function>\S+)')
 _SUMMARY = re.compile(r"^(?:Total Samples|Collecting samples from|Sampling process)\b|^GIL: +[\d.]+%, Active:")
-_PERCENTS = re.compile(r"^GIL: +(?P<gil>[\d.]+)%|GIL: +(?P<gil2>[\d.]+)%, Active: +(?P<active>[\d.]+)%")
 _HEAD = re.compile(r"^\s*%Own\s+%Total\b")
 _ROW = re.compile(
     r"^\s*(?P<own>[\d.]+)%\s+(?P<total>[\d.]+)%\s+(?:[\d.]+s\s+[\d.]+s\s+)?(?P<function>\S+)"

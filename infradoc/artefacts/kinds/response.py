@@ -23,6 +23,7 @@ _SIGNS = (
     "eason",  # finish_reason, stop reasons, ...
     "finish=",
     "length limit was reached",
+    "Counter({",
     "generated_text",
     '"error"',
     "'error'",

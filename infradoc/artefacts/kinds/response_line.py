@@ -17,7 +17,7 @@ _SHORT = re.compile(r"\bfinish=(?P<reason>length|stop|eos_token)\b")
 _TALLY = re.compile(
     r"['\"]?\b(?P<reason>length|stop|max_tokens|eos_token|tool_calls)\b['\"]?\s*[:=]\s*(?P<count>\d{1,9})\b"
 )
-_TALLIED = re.compile(r"(?i)finish[_ ]?reasons?|stop[_ ]?reasons?")
+_TALLIED = re.compile(r"(?i)finish[_ ]?reasons?|stop[_ ]?reasons?|\bCounter\(\{")
 _CLIENT = re.compile(
     r"(?:Error(?: code)?: 4\d\d|BadRequestError|ContextWindowExceeded|UnprocessableEntity|HTTPStatusError|HTTPError"
     r"|ResponseError|GenerationError|ValidationError|APIStatusError|ApiError|APIError|status_?code[=: ]+4\d\d"
@@ -39,7 +39,9 @@ _NO_TOKENS = re.compile(r"token_ids=(?:\[\]|\(\)|array\('l'\))")
 def telling(line: str) -> bool:
     """Whether a line quotes how an answer ended, or a client's exception for a length."""
     text = line[:_LINE]
-    if "eason" in text and (_REASON.search(text) or (_TALLIED.search(text) and _TALLY.search(text))):
+    if ("eason" in text or "Counter({" in text) and (
+        _REASON.search(text) or (_TALLIED.search(text) and _TALLY.search(text))
+    ):
         return True
     if _REACHED in text:
         return True

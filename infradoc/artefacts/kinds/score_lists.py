@@ -20,12 +20,14 @@ _ITEM = re.compile(
     r"(?:\s*[,(（]?\s*(?:vs\.?|official|reference|baseline|bf16|fp16|base)\s*[:=]?\s*(?P<ref>\d+(?:\.\d+)?).*)?$"
 )
 _NAMED = re.compile(
-    r"(?i)^\s*[-*>]?\s*(?P<label>[A-Za-z][\w ./-]{1,40}?)\s*[:：]\s*(?P<metric>ppl|perplexity|acc(?:uracy)?|score)\s*[:=]?\s*"
-    r"(?P<score>\d+(?:\.\d+)?)\s*%?\s*$"
+    r"(?i)^\s*[-*>]?\s*(?P<label>[A-Za-z][\w ./-]{1,40}?)\s*[:：]\s*(?P<metric>ppl|perplexity|acc(?:uracy)?|score)"
+    r"\s*[:=]?\s*(?P<score>\d+(?:\.\d+)?)\s*%?\s*$"
 )
 _FORMAT = re.compile(
-    r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b"
+    r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)"
+    r"(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b"
 )
+_AUTO = re.compile(r"\bauto\b")
 _WHOLE = re.compile(r"(?i)\b(?:bf16|fp16|fp32|bfloat16|float16|unquantized|original|baseline)\b")
 
 
@@ -98,17 +100,22 @@ def _item(line: str) -> re.Match[str] | None:
 
 
 def labelled(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
-    """Lines that name format, task and score: "bf16 gsm8k accuracy: 0.812", "awq gsm8k accuracy: 0.533", "AWQ: ppl 9.1"."""
+    """Lines that name format, task and score: "bf16 gsm8k accuracy: 0.812", "awq gsm8k accuracy: 0.533".
+
+    The metric may stand behind the colon: "AWQ: ppl 9.1".
+    """
     rows: list[Score] = []
     end = start
     while end < len(lines) and len(lines[end]) < 160 and (found := _item(lines[end])):
         label = found.group("task")
         quantized = _FORMAT.search(label)
-        named = quantized or _WHOLE.search(label)
+        cache = "kv" in label.lower()
+        named = quantized or _WHOLE.search(label) or (_AUTO.search(label) if cache else None)
         if named is None or found.group("ref") is not None:
             break
+        model = f"kv_cache={named.group()}" if cache else named.group()
         task = " ".join((label[: named.start()] + " " + label[named.end() :]).split()) or "score"
-        rows.append(Score(end, task, float(found.group("score")), None, named.group(), quantized is not None))
+        rows.append(Score(end, task, float(found.group("score")), None, model, quantized is not None))
         end += 1
     tasks = [{row.task for row in rows if row.quantized is quantized} for quantized in (True, False)]
     return (end, rows) if tasks[0] & tasks[1] else (start, [])

@@ -28,7 +28,9 @@ _ACCURACY = re.compile(
 )
 _MOST = 100.0  # percent; few scores go above, and their tables say that they are scores
 _ABOVE = re.compile(r"(?i)score|elo\b|\bmme\b|ocr")
-_CACHE = re.compile(r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$|^quant[_ -]?policy$")
+_CACHE = re.compile(
+    r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$|^quant[_ -]?policy$"
+)
 _RULES = frozenset("|-: +=")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
+from html import escape as escape_markup
 from importlib import resources
 from typing import Any
 
@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 import infradoc_playbooks
 from infradoc import __version__
+from infradoc.errors import visible
 from infradoc.report.asides import changed_line, considered_line
 from infradoc.report.html.svg import to_svg
 from infradoc.report.html.words import page_words
@@ -22,6 +23,11 @@ from infradoc.report.words import words
 
 # Log lines, model names and metrics are untrusted: even an escape that was forgotten could load or run nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def escape(text: str, quote: bool = True) -> str:
+    """Text of others as text: no markup, and no characters that turn the direction of what stands beside them."""
+    return escape_markup(visible(text), quote)
 
 
 def to_html(reports: Sequence[Report], plots: Sequence[Sequence[Plot]], lang: str = "en", redacted: bool = True) -> str:

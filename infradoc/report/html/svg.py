@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from itertools import groupby
+from typing import TypeGuard
 
 from infradoc.report.plots import Plot
 
@@ -13,6 +15,7 @@ WIDTH, HEIGHT = 640, 150
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 24
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _ROOM = 0.08  # of the span, above and below the line
+_LARGEST = 1e300  # beyond it the span itself may be no number
 
 
 def to_svg(plot: Plot, words: dict[str, str]) -> str:
@@ -21,7 +24,7 @@ def to_svg(plot: Plot, words: dict[str, str]) -> str:
     label = escape(plot.title, quote=True)
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" class="plot">']
     parts += _axes(plot, scale)
-    if plot.threshold is not None:
+    if is_drawn(plot.threshold):
         height = scale.y(plot.threshold)
         text = escape(f"{words['threshold']} {short(plot.threshold)}")
         parts.append(f'<line class="threshold" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>')
@@ -32,6 +35,11 @@ def to_svg(plot: Plot, words: dict[str, str]) -> str:
         parts.append(f'<text class="mark" x="{at + 4:.1f}" y="{TOP + 8}">{escape(words["onset"])}</text>')
     parts += [f'<polyline class="line" points="{points}"/>' for points in _runs(plot, scale)]
     return "".join([*parts, "</svg>"])
+
+
+def is_drawn(value: float | None) -> TypeGuard[float]:
+    """Whether a value has a place on paper."""
+    return value is not None and math.isfinite(value) and abs(value) <= _LARGEST
 
 
 def short(value: float) -> str:
@@ -46,9 +54,8 @@ class _Scale:
     """From times and values to pixels; the threshold is always inside."""
 
     def __init__(self, plot: Plot) -> None:
-        values = [value for value in plot.values if value is not None]
-        values += [] if plot.threshold is None else [plot.threshold]
-        low, high = min(values), max(values)
+        values = [value for value in (*plot.values, plot.threshold) if is_drawn(value)]
+        low, high = min(values, default=0.0), max(values, default=1.0)
         room = (high - low) * _ROOM or abs(high) * _ROOM or 1.0
         self.low, self.high = (0.0 if 0 <= low < (high - low) else low - room), high + room
         self.start, self.end = plot.times[0], max(plot.times[-1], plot.times[0] + 1e-9)
@@ -73,6 +80,6 @@ def _axes(plot: Plot, scale: _Scale) -> Iterator[str]:
 def _runs(plot: Plot, scale: _Scale) -> Iterator[str]:
     """The points of each stretch with data: a gap is drawn as a gap."""
     pairs: Sequence[tuple[float, float | None]] = list(zip(plot.times, plot.values, strict=True))
-    for there, stretch in groupby(pairs, key=lambda pair: pair[1] is not None):
+    for there, stretch in groupby(pairs, key=lambda pair: is_drawn(pair[1])):
         if there:
             yield " ".join(f"{scale.x(time):.1f},{scale.y(value):.1f}" for time, value in stretch if value is not None)

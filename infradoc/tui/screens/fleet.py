@@ -102,7 +102,8 @@ class FleetScreen(DoctorScreen):
             for status in ("unhealthy", "degraded", "unknown", "ok")
             if any(row.state.status == status for row in self.rows)
         ]
-        head = f"{say['title']}  {len(self.rows)} {say['targets']}: {', '.join(counts)}"
+        many = say["targets" if len(self.rows) != 1 else "target_one"]
+        head = f"{say['title']}  {len(self.rows)} {many}: {', '.join(counts)}"
         self.query_one(TopBar).say(head + (f"  /{text}" if text else ""), self.doctor.time_text())
 
     def _say_detail(self) -> None:

@@ -116,19 +116,3 @@ def lower_kernel_stages(advice: Advice) -> Action:
             "需要改内核代码或其调优配置；受损的是该内核的速度",
         ),
     )
-
-
-def upgrade_for_kernel(advice: Advice) -> Action:
-    """Later versions carry settings for more devices."""
-    return advice.action(
-        "upgrade_engine",
-        from_value=advice.fact("target.version"),
-        why=advice.say(
-            "later versions pick smaller tiles on devices with less on-chip shared memory",
-            "较新的版本会在片上共享内存较小的设备上选用更小的分块",
-        ),
-        cost=advice.say(
-            "flags and defaults change between versions: whoever has to check them is the loser",
-            "不同版本的参数和默认值有变化：运维方需要核对",
-        ),
-    )

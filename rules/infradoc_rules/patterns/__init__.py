@@ -66,12 +66,17 @@ def _own_hits(system: str, messages: Sequence[str]) -> int:
 
 
 def length_error(text: str) -> Event | None:
-    """The `request_rejected_length` event in a refused request's body, of whichever engine; None when it is none."""
-    for system in SYSTEMS:
-        for event in LogScanner(system, "response").feed(text):
-            if event.name == "request_rejected_length":
-                return event
-    return None
+    """The `request_rejected_length` event in a refused request's body, of whichever engine; None when it is none.
+
+    Lines that any engine may write say less than an engine's own: the event with most fields is the one.
+    """
+    found = [
+        event
+        for system in SYSTEMS
+        for event in LogScanner(system, "response").feed(text)
+        if event.name == "request_rejected_length"
+    ]
+    return max(found, key=lambda event: len(event.fields), default=None)
 
 
 __all__ = [

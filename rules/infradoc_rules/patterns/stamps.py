@@ -6,7 +6,10 @@ import calendar
 import re
 from collections.abc import Sequence
 
-_FULL = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z| ?[+-]\d\d:?\d\d)?")
+_FULL = re.compile(
+    r"(\d{4})[-/](\d\d)[-/](\d\d)(?:[T ]| - )(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"(Z| ?[+-]\d\d:?\d\d)?"
+)
 _DAY = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _US = re.compile(r"(\d\d)/(\d\d)/(\d{4})[- ](\d\d):(\d\d):(\d\d)")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")

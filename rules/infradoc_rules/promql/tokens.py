@@ -113,7 +113,12 @@ def format_duration(seconds: float) -> str:
     """Seconds as a PromQL duration with millisecond precision. Raises ValueError below 1 ms."""
     if not math.isfinite(seconds) or seconds < 0.0005:
         raise ValueError(f"a duration needs at least 1 ms, got {seconds!r} s")
-    return f"{round(seconds * 1000)}ms"
+    milliseconds = round(seconds * 1000)
+    # The parser counts each unit in 32 bits: 50 days of milliseconds are 0 to it.
+    if milliseconds < 1 << 32:
+        return f"{milliseconds}ms"
+    whole, rest = divmod(milliseconds, 1000)
+    return f"{whole}s{rest}ms" if rest else f"{whole}s"
 
 
 def parse_duration(text: str) -> float:

@@ -44,6 +44,7 @@ def _lost(events: Sequence[Event]) -> list[Event]:
     errors = [event for event in events if event.name == "nccl_error"]
     broken = [event for event in errors if event.fields.get("code") in ("ncclRemoteError", "lost")]
     failed = any(event.name == "traceback" and event.fields.get("exception") in _ECHO_TYPES for event in events)
+    failed = failed or any(event.fields.get("code") == "ncclSystemError" for event in errors)
     return broken or [event for event in errors if failed and event.fields.get("code") == "network"]
 
 

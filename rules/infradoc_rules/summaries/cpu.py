@@ -17,11 +17,11 @@ from infradoc_rules.summaries.load import fact
 from infradoc_rules.values import number
 
 _FRONT = re.compile(
-    r"(?i)api[_ ]?server|tokenizer_?man|sglang::(?:de)?token|detokenizer|uvicorn|gunicorn|hypercorn|router|orchestrator"
-    r"|litellm|proxyactor|serve:|http|openai|frontend|vllm serve|lmdeploy serve|trtllm-serve|envoy|nginx"
+    r"(?i)api[_ ]?serv|^vllm$|tokenizer_?m|sglang::(?:de)?tok|detokenizer|uvicorn|gunicorn|hypercorn|router"
+    r"|orchestrator|litellm|proxyactor|serve:|http|openai|frontend|vllm serve|lmdeploy serve|trtllm-serve|envoy|nginx"
 )
 _ENGINE = re.compile(
-    r"(?i)engine_?core|scheduler|worker|model_?server|text-generation-server|rank|llama-server|ollama_llama|executor"
+    r"(?i)engine_?cor|schedul|worker|pt_main_thread|model_?server|text-generation-server|rank|llama-server|ollama_llama|executor"
     r"|multiprocessing\.spawn|spawn_main"
 )
 _TOKENIZE = re.compile(
@@ -38,7 +38,6 @@ _FRONT_WORK = re.compile(
     r"|chat_completion|multimodal|image_process|preprocess|get_next_server"
 )
 _BEYOND = 1.5  # threads for each core: they run in step, and each waits for the one that has no core
-_SMALL = 64  # cores: a host of fewer sizes its pools to about what it has
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
@@ -122,7 +121,7 @@ def _processes(events: Sequence[Event], cores: float | None) -> Iterator[Fact]:
 
 
 def _is_front(name: str) -> bool:
-    return bool(_FRONT.search(name)) and not re.search(r"(?i)engine_?core|scheduler", name)
+    return bool(_FRONT.search(name)) and not re.search(r"(?i)engine_?cor|schedul", name)
 
 
 def _host(events: Sequence[Event], visible: float | None) -> Iterator[Fact]:

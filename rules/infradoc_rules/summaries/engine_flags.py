@@ -18,7 +18,10 @@ _OPPOSITE = {
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
-    """The canonical fact for each printed opposite."""
+    """The canonical fact for each printed opposite, and for what an engine says in words."""
+    said = facts.get("graphs.off_said")
+    if said is not None and "enforce_eager" not in facts:
+        yield Fact("enforce_eager", True, "log", said.source)
     for printed, knob in _OPPOSITE.items():
         fact = facts.get(printed)
         if fact is not None and isinstance(fact.value, bool):

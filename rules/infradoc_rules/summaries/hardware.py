@@ -26,6 +26,7 @@ _POWER_CLOCK = 0.7  # a full device sits at its power cap by design, a little be
 _OWN_LIMIT = 0.85  # power limit over the board's own: below it somebody lowered it
 _LOW_LIMIT = 0.7  # the same where no clock is shown beside it
 _HOT = 86.0  # degrees C; most data centre GPUs slow down between 83 and 90
+_VERY_HOT, _CRAWLING = 90.0, 1e9  # degrees C and hertz: no device of the last ten years works at that clock by itself
 _HOT_DRAW = 0.75  # of the power limit; a device that works hard and draws no more is held down
 _LOWEST = 5  # performance states from here on are those of an idle device
 _MOSTLY = 0.5  # of the snapshots
@@ -172,6 +173,8 @@ def _too_hot(device: _Seen) -> bool:
     used = device.middle("utilization") or 0.0
     if hot < limit or used < _CLEARLY_BUSY:
         return False
+    if hot >= _VERY_HOT and (own := device.usual_clock) is not None and own < _CRAWLING:
+        return True
     weak = draw is not None and cap is not None and draw < _HOT_DRAW * cap
     # A clock is compared with its own maximum; with its neighbours' only beside such heat: they may be other models.
     clock = device.clock if device.values("clock_max_hertz") else device.beside_others or device.clock

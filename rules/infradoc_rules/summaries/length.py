@@ -30,6 +30,7 @@ _NEAR = 16  # tokens; the window counts as full this close to it
 _ALL = 0.97  # of the answers; above it nobody stops by itself, as with ignore_eos
 _DEFAULT_CAP = 18.0  # tokens; 16 is what the completions API gives a client that names no max_tokens
 _HALF_OF = 0.5  # of the asked answer; what is left above it is seldom missed
+_NO_ROOM = 0.1  # of the window, where nobody says what was asked for
 _USED = 0.6  # of the mean limit that the mean answer takes
 _OLLAMA_WINDOWS = (2048, 4096)  # its defaults; a prompt that counts exactly that many was cut
 
@@ -109,9 +110,11 @@ def _cuts(
 
 
 def _far_below(event: Event) -> bool:
-    """Whether the room that was left for an answer is less than half of what the request asked for."""
-    asked, kept = number_of(event, "tokens"), number_of(event, "kept_tokens")
-    return asked is not None and kept is not None and kept < _HALF_OF * asked
+    """Whether the room that was left for an answer is less than half of what the request asked for, or next to none."""
+    asked, kept, limit = (number_of(event, name) for name in ("tokens", "kept_tokens", "limit"))
+    if asked is None:
+        return kept is not None and limit is not None and kept < _NO_ROOM * limit
+    return kept is not None and kept < _HALF_OF * asked
 
 
 def _asked_by_launch(facts: Mapping[str, Fact], system: str | None) -> bool:

@@ -33,7 +33,7 @@ def loss_scaling(runs: Sequence[Run], named: Sequence[int]) -> Iterable[Fact]:
             break
     for run in runs if verdict == "unknown" else ():
         loss, accumulation = run.first_loss, run.accumulation
-        if loss is None or accumulation is None or accumulation < 3 or loss <= _PLAUSIBLE:
+        if loss is None or accumulation is None or accumulation < 3 or loss <= _PLAUSIBLE or _breaks(run):
             continue
         if _LEAST < loss / accumulation < _PLAUSIBLE:
             verdict, place = "multiplied", run.steps[0].source
@@ -48,6 +48,11 @@ def loss_scaling(runs: Sequence[Run], named: Sequence[int]) -> Iterable[Fact]:
     losses = [run.first_loss for run in runs if run.first_loss is not None]
     if losses:
         yield Fact("train.first_loss", max(losses), "derived", runs[0].steps[0].source)
+
+
+def _breaks(run: Run) -> bool:
+    """Whether a loss or a gradient is no number: a high loss before it is the first sign of that."""
+    return any(isinstance(step.fields.get(name), str) for step in run.steps for name in ("loss", "grad_norm"))
 
 
 def _against_held_out(run: Run) -> tuple[str, float, Event] | None:

@@ -39,6 +39,7 @@ _MM_WORDS = (
     "profile_encoder",
 )
 _MM_FILES = re.compile(r"(?:vl|vision\w*|siglip\w*|clip|vit|pixtral|image_\w+|whisper)\.py$")
+_WAKES = re.compile(r"\b(?:wake_up|resume_memory_occupation|resume_from_sleep)\b")
 _FIRST_TOUCH = ("init_device", "set_device", "_lazy_init", "mem_get_info", "init_torch_distributed")
 # Innermost first: the sampler and the graphs run inside calls that the later rows name.
 _FRAME_PHASES = (
@@ -86,6 +87,9 @@ def _refused(run: Sequence[Event]) -> Iterator[Fact]:
     # Not even a context or the first buffers were granted: whoever filled the device, it was not this server.
     early = first is not None and ready is None and _before_weights(first, run)
     yield Fact("oom.before_weights", early, "derived", first.source if first else None)
+    yield Fact(
+        "oom.at_wake_up", first is not None and _at_wake_up(first, run), "derived", first.source if first else None
+    )
     yield Fact("oom.multimodal", first is not None and _multimodal(first, run), "derived")
     numbers = {} if first is None else _numbers(lasting)
     yield from (Fact(f"oom.{name}", value, "derived", first.source) for name, value in numbers.items() if first)
@@ -152,6 +156,12 @@ def _together(one: Event, other: Event) -> bool:
     if one.time is None or other.time is None:
         return abs(one.order - other.order) <= _NEAR
     return abs(one.time - other.time) <= 1.0
+
+
+def _at_wake_up(first: Event, run: Sequence[Event]) -> bool:
+    """Whether it was refused what it had given back to sleep: its own share fitted before, so another took it."""
+    near = [event for event in run if event.name == "traceback" and event.source == first.source]
+    return any(_WAKES.search(str(event.fields.get("functions", ""))) for event in (first, *near))
 
 
 def _before_weights(first: Event, run: Sequence[Event]) -> bool:

@@ -17,6 +17,9 @@ from infradoc_rules.summaries.load import samples
 from infradoc_rules.values import number
 
 _LEAST_SAMPLES = 4
+_FAR_SAMPLES = 3  # snapshots that lie more than _FAR_SECONDS apart in all, where each one is clearly above the last
+_FAR_SECONDS = 5400.0
+_FAR_STEP = 0.05
 _LEAST_BYTES = 128 << 20
 _LEAST_SHARE = 0.05
 _RISES = 0.8  # of the steps
@@ -41,7 +44,7 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     for event in events:
         if event.name == "process_usage" and number(event.fields.get("bytes")) is not None:
             series[_key(event)].append(event)
-    grown = [(name, rows) for name, rows in series.items() if len(rows) >= _LEAST_SAMPLES]
+    grown = [(name, rows) for name, rows in series.items() if len(rows) >= _LEAST_SAMPLES or _far_apart(rows)]
     grown = grown or _devices(events)
     if not grown:
         return
@@ -64,6 +67,14 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
             yield Fact("growth.hours_left", max(limit - last, 0.0) / ((last - first) / hours), "derived", place)
     leaks = _leaks(points, hours) and _constant_load(events, facts) and (not device or _as_busy(rows, hours))
     yield Fact("growth.leaks", leaks, "derived", place)
+
+
+def _far_apart(rows: Sequence[Event]) -> bool:
+    """Whether a few snapshots over hours show growth that no warm-up is."""
+    hours = _hours([(_seconds(event), _size(event)) for event in rows])
+    if len(rows) < _FAR_SAMPLES or hours is None or hours * 3600 < _FAR_SECONDS:
+        return False
+    return all(_size(after) >= (1 + _FAR_STEP) * _size(before) for before, after in pairwise(rows))
 
 
 def _devices(events: Sequence[Event]) -> list[tuple[str, list[Event]]]:
@@ -122,7 +133,7 @@ def _leaks(points: Points, hours: float | None) -> bool:
     grown = sizes[-1] - sizes[0]
     steps = [after - before for before, after in pairwise(sizes)]
     moves = [step for step in steps if step]
-    if len(moves) < _LEAST_SAMPLES - 1 or sum(1 for step in moves if step > 0) < _RISES * len(moves):
+    if len(moves) < min(_LEAST_SAMPLES, len(points)) - 1 or sum(1 for step in moves if step > 0) < _RISES * len(moves):
         return False
     late = max(len(steps) // 3, 1)
     return sum(steps[-late:]) / late >= _LATE * grown / len(steps)

@@ -34,6 +34,18 @@ def prompts_only(busy: Sequence[Sample], events: Sequence[Event]) -> float | Non
     return sum(number(event.fields.get("prefill_tokens")) or 0.0 for event in rows) / max(asked, 1.0)
 
 
+def prompt_size(events: Sequence[Event]) -> float | None:
+    """Tokens computed for each new sequence, the median of prefill lines; None with fewer than three such lines."""
+    sizes = [
+        tokens / sequences
+        for event in events
+        if event.name == "step_line"
+        and (tokens := number(event.fields.get("prefill_tokens")))
+        and (sequences := number(event.fields.get("prefill_requests")))
+    ]
+    return median(sizes) if len(sizes) >= 3 else None
+
+
 def stalls(running: Sequence[Sample]) -> list[Sample]:
     """Lines on which prompts are computed at full speed and next to nothing is generated, after better ones."""
     best, busiest, out = 0.0, 0.0, []

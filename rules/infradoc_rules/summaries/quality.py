@@ -29,6 +29,7 @@ _KV_LABEL = re.compile(
 _WHOLE = re.compile(r"(?i)(?:all )?(?:b?f16|f32|mostly_b?f16|q8_0)\b")  # formats without a loss that scores show
 _WORSE = 0.04  # relative; methods that work lose 1 or 2 percent
 _WORSE_MEAN = 0.02
+_LONG = 16  # tokens of an answer in which nothing can be read
 _PERPLEXITY = 0.10
 _TROUBLE = frozenset(
     {
@@ -48,12 +49,13 @@ _ON = re.compile(r"(?i)fall(?:ing)? ?back|will be used|weight-only|instead|perfo
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
     """quality.cause and what it rests on; nothing where no line speaks of quality or formats."""
-    if not any(event.name in _OWN for event in events):
+    if not any(event.name in _OWN or _is_void(event, _LONG) for event in events):
         return
     bad = [event for event in events if event.name == "output_invalid"]
-    if _is_cast(facts):
-        bad += [event for event in events if _is_void(event)]
     method = quantization(facts)
+    if _is_cast(facts) or (method is None and "dtype" in facts and _is_half(facts)):
+        least = 0 if _is_cast(facts) else _LONG  # a short one may be meant
+        bad += [event for event in events if _is_void(event, least)]
     half = _is_half(facts)
     drop, worst = _drop(events)
     yield Fact("quality.bad_outputs", sum(event.repeat for event in bad), "derived", bad[0].source if bad else None)
@@ -88,12 +90,13 @@ def _is_half(facts: Mapping[str, Fact]) -> bool:
     return any(str(facts[name].value).lower() in _HALF for name in names if name in facts)
 
 
-def _is_void(event: Event) -> bool:
+def _is_void(event: Event, least: int) -> bool:
     """An answer up to the limit without a character: only special tokens, such as the token 0 that NaN turns into."""
     return (
         event.name == "request_finished"
         and event.fields.get("empty") is True
         and event.fields.get("reason") == "length"
+        and (least == 0 or (isinstance(tokens := event.fields.get("output_tokens"), int) and tokens >= least))
     )
 
 
@@ -170,6 +173,8 @@ def _is_unscaled(events: Sequence[Event], facts: Mapping[str, Fact], method: str
     if computed is not None and computed.value is True:
         return False
     labels = [str(event.fields.get("model", "")) for event in events if event.name == "eval_score"]
+    if labels and all(_KV_LABEL.search(label) for label in labels):
+        return True  # what is compared differs in the cache alone, whatever the weights are
     if method is None and any(_KV_LABEL.search(label) for label in labels):
         return True
     value = str(facts["kv_cache_dtype"].value).lower() if "kv_cache_dtype" in facts else ""

@@ -25,6 +25,7 @@ _USUAL = 0.9  # the share that engines choose by themselves
 _TIGHT = 0.94  # one that somebody raised
 _BUSY = 0.9  # utilization of a device that has no time left
 _SLOW_TOKENS = 25.0  # a second and request: eager decode of a model of some billion parameters stays below
+_EAGER_TOKENS = 60.0  # the same where the device is seen to idle meanwhile
 _SMALL_BATCH = 32.0
 # Requests at a constant number: smaller ones are a person, or chosen as often as they are a client library's limit.
 _FEW = 16.0
@@ -107,6 +108,11 @@ def _device_full(facts: Mapping[str, Fact]) -> tuple[bool, str | None]:
     return False, None
 
 
+def share_of_device(facts: Mapping[str, Fact]) -> float | None:
+    """The utilization of the busiest device as a ratio; None where nothing says it."""
+    return fact(facts, "gpu.utilization") or fact(facts, "gpu.utilization_median")
+
+
 def _on_cpu(facts: Mapping[str, Fact]) -> bool:
     device, version = facts.get("target.device"), facts.get("target.version")
     return (device is not None and str(device.value).lower() == "cpu") or (
@@ -131,7 +137,7 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     yield Fact("serving.prompt_bound", bound, "derived", place)
     moves = [s for s in busy if (s.generated or 0) > 0 or (s.prompt or 0) > 0]
     unknown = all(s.generated is None and s.prompt is None for s in busy)
-    still = "serving.still" in facts
+    still = "serving.still" in facts or "serving.still_pages" in facts
     yield Fact("serving.moves", (bool(moves) or unknown) and not still, "derived", place)
     starved = full or any(_over(facts, name, least) for name, least in _SIGNS)
     speeds = [s.generated / s.running for s in busy if s.generated and s.running > 0]
@@ -140,6 +146,11 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     slow = slow and batch <= 4 * _SMALL_BATCH
     slow = slow and not _over(facts, "serving.prefill_ratio", 5)
     slow = slow and not _on_cpu(facts)  # no graphs exist there, and a slow decode is what it does
+    idle = share_of_device(facts)
+    eager = _true(facts, "enforce_eager") and idle is not None and idle < _IDLE and batch <= _SMALL_BATCH
+    slow = slow or (
+        eager and len(speeds) >= 3 and median(speeds) < _EAGER_TOKENS and not _over(facts, "serving.prefill_ratio", 5)
+    )
     slow = slow or (_over(facts, "bench.token_seconds", 1 / _SLOW_TOKENS) and batch <= _SMALL_BATCH)
     yield Fact("serving.slow_decode", slow, "derived", place)
     starved = starved or (slow and _true(facts, "enforce_eager")) or _true(facts, "growth.leaks")

@@ -8,7 +8,7 @@ serving.places_taken (the same, where nothing is said of KV and as many wait as 
 serving.queued (a queue that stays), serving.draining, serving.steady (a constant batch that turns over),
 serving.stalled, serving.chunk? (the step budget as prefill lines show it), serving.kv_full, serving.pool_bound (a
 handful of requests fill the pool while others wait), serving.prefill_stalls, serving.slowdown, serving.falls_with_load,
-serving.eager_share?, serving.tail_share?, serving.prefix_hit?, serving.prefix_off.
+serving.prompt_size?, serving.eager_share?, serving.tail_share?, serving.prefix_hit?, serving.prefix_off.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _DRAINED = 0.75  # of the longest queue: below it at the end, the queue is work 
 _KV_FULL = 0.97
 _QUEUE = 10.0  # requests; a queue below it is a moment's
 _FAR = 150.0  # seconds between lines: those of a log that was thinned say nothing on what was between
-_FELL = 0.5
 _HANDFUL = 4.0  # requests that fill a pool: one more of their size does not fit, and whoever waits, waits for that
 _FEW = 16.0  # the same, where half as many wait
 
@@ -151,6 +150,9 @@ def _rates(busy: Sequence[Sample], found: Sequence[Sample], events: Sequence[Eve
     chunk = prefills.chunk(events)
     if chunk is not None:
         yield _fact("chunk", chunk)
+    size = prefills.prompt_size(events)
+    if size is not None:
+        yield _fact("prompt_size", size)
     yield _fact("slowdown", _slowdown(running), running[-1] if running else None)
     yield _fact("falls_with_load", _falls(running), running[-1] if running else None)
     yield _fact("recomputes", _recomputes(running), running[-1] if running else None)

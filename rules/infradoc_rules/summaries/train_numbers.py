@@ -78,7 +78,9 @@ def _stepped_after(events: Sequence[Event], event: Event) -> bool:
 def _megatron_share(events: Sequence[Event], skips: Sequence[Event]) -> float:
     """Share of logged iterations that were skipped, where the trainer counts them; the first tenth is settling."""
     counted = [event for event in skips if "skipped" in event.fields]
-    steps = [event for event in events if event.name == "train_step"]
+    # An iteration without a step prints no loss; its time is there.
+    timed = [event for event in events if event.name == "train_timer" and event.fields.get("name") == "iteration"]
+    steps = [event for event in events if event.name == "train_step"] or timed
     late = steps[len(steps) // 10 :]
     if not counted or len(late) < _BAD_TAIL:
         return 0.0

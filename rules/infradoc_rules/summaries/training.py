@@ -80,7 +80,7 @@ def _over_network(facts: Mapping[str, Fact]) -> bool:
 def _time_power(first: Run, second: Run) -> float | None:
     ours, theirs = first.accumulation, second.accumulation
     one, two = first.median("seconds"), second.median("seconds")
-    if ours is None or theirs is None or ours == theirs or not one or not two:
+    if ours is None or theirs is None or ours == theirs or not one or not two or min(one, two) <= 0:
         return None
     return math.log(one / two) / math.log(ours / theirs)
 

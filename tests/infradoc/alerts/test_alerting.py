@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -336,3 +337,30 @@ def test_a_full_disk_loses_nothing(config: AlertsConfig, tmp_path: Path, finding
     told, after = done.stdout.splitlines()
     assert "the disk under it is full or failing. Free the disk; alerts wait in memory until then." in told
     assert after == "''" and len(waiting(config)) == 1
+
+
+def test_a_state_folder_removed_while_it_is_used_loses_nothing(
+    alerting: Alerting, config: AlertsConfig, finding: Callable[..., Finding]
+) -> None:
+    alerting.observe(1.0, "prod", None, [finding("a", "warning")])
+    alerting.step(1.0)
+    before = waiting(config)
+    shutil.rmtree(config.state)
+    alerting.observe(2.0, "lab", None, [finding("a", "warning")])
+    alerting.step(2.0)
+    assert alerting.trouble == ""
+    assert len(before) == 1 and before[0]["id"] in [row["id"] for row in waiting(config)]
+    assert len(waiting(config)) == 2
+    with pytest.raises(BusyError):
+        Alerting(config)
+
+
+@pytest.mark.parametrize("data", ["{", "[]", '{"target": "a"}'])
+def test_a_row_that_cannot_be_read_is_one_sentence(config: AlertsConfig, data: str) -> None:
+    database = Database(Path(config.state))
+    with database.transaction() as link:
+        link.execute("INSERT INTO incident VALUES ('x', ?)", (data,))
+    database.close()
+    for _ in range(2):  # and the lease is given back
+        with pytest.raises(StoreError, match="is damaged: a row in it cannot be read"):
+            Alerting(config)

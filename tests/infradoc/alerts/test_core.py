@@ -264,6 +264,28 @@ def test_a_clock_set_back_stops_nothing(finding: Callable[..., Finding]) -> None
     assert world.statuses == [[("a", "firing")], [("a", "resolved")]]
 
 
+def test_a_clock_set_back_by_a_day_puts_no_news_off_by_a_day(finding: Callable[..., Finding]) -> None:
+    world = World()
+    world.run(400, finding("a"))
+    began = world.told[0].entries[0].incident.id
+    world.now -= 86_400
+    world.run(400, finding("a"), finding("b"))
+    assert world.statuses == [[("a", "firing")], [("b", "firing")]]
+    world.run(700)
+    assert sorted(news for told in world.statuses[2:] for news in told) == [("a", "resolved"), ("b", "resolved")]
+    ended = [e.incident.id for flush in world.told[2:] for e in flush.entries if e.incident.finding == "a"]
+    assert ended == [began], "the id stays"
+
+
+def test_a_clock_set_back_while_nothing_ran(finding: Callable[..., Finding]) -> None:
+    world = World()
+    world.run(5, finding("a"))
+    again = World(Core(), now=world.now - 86_400)
+    again.core.restore(again.now, world.core.incidents.values(), world.core.groups)
+    again.run(60, finding("a"))
+    assert again.statuses == [[("a", "firing")]]
+
+
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from([0.2, 1.0, 7.0, 31.0, 90.0, 400.0]),

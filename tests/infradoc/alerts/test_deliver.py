@@ -282,3 +282,33 @@ def test_a_secret_that_is_missing_later_is_told_and_waited_for() -> None:
     sink = make_sink(SinkConfig("s", "slack", url_env="NOT_SET_ANYWHERE"))
     outcome = asyncio.run(attempt(sink, Poster(sink.config), trial_message(1.0, "n"), 1.0))
     assert outcome.fate == "retry" and "NOT_SET_ANYWHERE" in outcome.text
+
+
+def test_a_clock_set_back_puts_no_retry_off(tmp_path: Path, database: Database, receiver: Any, wait_until: Any) -> None:
+    ahead = [86_400.0]
+
+    def clock() -> float:
+        return time.time() + ahead[0]
+
+    receiver.reply = lambda path, headers, body: (503, {"Retry-After": "3"}, b"")
+    made = Deliverer(tmp_path / "state", [make_sink(hook("ops", receiver))], pace=PACE, clock=clock)
+    queue(database, "ops", "lane", 1, give_up=10 * 86_400.0)
+    made.start()
+    try:
+        wait_until(lambda: len(receiver.got) >= 1)
+        receiver.reply = lambda path, headers, body: (200, {}, b"ok")
+        ahead[0] = 0.0
+        wait_until(lambda: desk.rows(database, "delivered") != [])
+    finally:
+        made.stop(0)
+
+
+def test_a_deliverer_that_cannot_begin_says_so(tmp_path: Path, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_loop(main: Any) -> None:
+        main.close()
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("infradoc.alerts.deliver.asyncio.run", no_loop)
+    made = Deliverer(tmp_path / "state", [make_sink(hook("ops", receiver))], pace=PACE)
+    with pytest.raises(StoreError, match="Too many open files"):
+        made.start()

@@ -255,3 +255,48 @@ def test_logs_hold_no_secret(receiver: Any, closed_port: int, caplog: pytest.Log
             post(f"http://127.0.0.1:{closed_port}/SECRETKEY")
     assert "SECRETKEY" not in caplog.text
     assert "SECRETKEY" not in repr(Request("http://h/SECRETKEY", {"a": "SECRETKEY"}, b"SECRETKEY"))
+
+
+def test_a_name_service_that_hangs_holds_up_neither_others_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty sinks whose names hang, one that is well: the well one is served, and the loop ends at once."""
+    real, release = socket.getaddrinfo, threading.Event()
+
+    def lookup(host: Any, *rest: Any, **more: Any) -> Any:
+        if host == "hangs.example":
+            release.wait(30)
+        return real("127.0.0.1" if host == "well.example" else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+
+    async def go(place: str) -> None:
+        async def one(host: str) -> str:
+            url = place.replace("127.0.0.1", host)
+            poster = Poster(SinkConfig("s", "webhook", url=url, allow_private=True, timeout=1.0))
+            try:
+                await poster.post(Request(url, {}, BODY))
+                return "sent"
+            except SendError as error:
+                return str(error)
+            finally:
+                await poster.close()
+
+        answers = await asyncio.gather(*(one("hangs.example") for _ in range(30)), one("well.example"))
+        assert all("did not answer within 1 s" in answer for answer in answers[:-1]) and answers[-1] == "sent"
+
+    ended = threading.Event()
+
+    def run(place: str) -> None:
+        asyncio.run(go(place))
+        ended.set()
+
+    with raw_server(lambda link: link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as place:
+        threading.Thread(target=run, args=(place,), daemon=True).start()
+        try:
+            assert ended.wait(20), "the loop waits for names that hang"
+        finally:
+            release.set()
+
+
+@pytest.mark.parametrize("address", ["169.254.170.23", "fd00:ec2::23", "168.63.129.16", "::ffff:169.254.169.254"])
+def test_services_that_hand_out_credentials_are_refused_whatever_is_allowed(address: str) -> None:
+    assert "metadata" in refusal(address, True)

@@ -107,3 +107,26 @@ def test_the_flags_of_a_server_in_a_row_with_its_whole_command(read):
         "root 99 0.0 0.0 99 88 ? S 10:00 0:00 ollama serve\n"
     )
     assert facts["max_num_seqs"] == 4 and facts["target.system"] == "vllm"
+
+
+PS_BY_HAND = """ps -o pid,rss,cmd -p 33
+    PID   RSS CMD
+     33 1048576 engine
+
+# two hours later
+    PID   RSS CMD
+     33 2097152 engine
+# after 5 hours
+    PID   RSS CMD
+     33 3145728 engine"""
+
+
+def test_captions_in_words_say_when_snapshots_were_taken(read):
+    events, _ = read(PS_BY_HAND)
+    assert [event.fields["seconds"] for event in events] == [0.0, 7_200.0, 18_000.0]
+    assert [event.fields["bytes"] for event in events] == [GIB, 2 * GIB, 3 * GIB]
+
+
+@given(st.text(max_size=200))
+def test_any_caption_is_read_without_an_error(read, text):
+    read(f"# {text}\n    PID   RSS CMD\n     33 1048576 engine")

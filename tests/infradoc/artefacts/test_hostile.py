@@ -6,8 +6,8 @@ import pytest
 
 from infradoc.artefacts.gather import gather
 from infradoc.artefacts.kinds import KINDS
-from infradoc.sources.secrets import without_secrets
 from infradoc.artefacts.split import split
+from infradoc.sources.secrets import without_secrets
 
 SIZE = 100_000
 PIECES = [

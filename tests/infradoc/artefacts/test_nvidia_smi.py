@@ -108,6 +108,26 @@ def test_a_query_gives_reasons_errors_clocks_and_processes():
     assert process.fields == {"gpu": 0, "name": "python3", "pid": 77, "bytes": 4000 << 20}
 
 
+@pytest.mark.parametrize("lost", [4, 99])
+def test_a_query_that_lost_its_indentation(lost):
+    lines = [
+        "GPU 00000000:4F:00.0",
+        "    Clocks Event Reasons",
+        "        HW Slowdown                       : Active",
+        "            HW Power Brake Slowdown       : Active",
+        "    Utilization",
+        "        Gpu                               : 100 %",
+        "    Clocks",
+        "        SM                                : 285 MHz",
+        "    Max Clocks",
+        "        SM                                : 1410 MHz",
+    ]
+    artefact = _read([line[min(lost, len(line) - len(line.lstrip())) :] for line in lines])
+    (state,) = _of(artefact, "gpu_state")
+    assert [state.fields[name] for name in ("utilization", "clock_hertz", "clock_max_hertz")] == [1.0, 285e6, 1410e6]
+    assert [row.fields["reason"] for row in _of(artefact, "gpu_clocks_reason")] == ["hw_slowdown", "power_brake"]
+
+
 def test_readings_of_the_module_are_not_those_of_the_gpu():
     text = """\
 GPU 00000001:01:00.0

@@ -55,6 +55,12 @@ def test_nothing_is_said_of_the_way_that_was_not_measured(read):
     assert read(TEXT[:13]).events == []
 
 
+def test_both_directions_count_where_one_alone_is_not_shown(read):
+    lines = [line.replace("Unidirectional", "Bidirectional") for line in TEXT[9:17]]
+    (event,) = read(lines).events
+    assert event.fields["with_peer"] == pytest.approx(2.36)
+
+
 def test_the_table_is_found_in_a_paste():
     lines = ["it hangs, see:", *TEXT, "step 1 loss 2.0"]
     assert [(s.kind, len(s.lines)) for s in split("paste", lines, (KIND,)) if s.kind == KIND.name] == [

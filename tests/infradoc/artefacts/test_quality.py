@@ -169,6 +169,25 @@ def test_any_text_is_survived(lines):
             ["| Model | GPUs | OCR points |", "|---|---|---|", "| m BF16 | 8 | 822 |", "| m AWQ | 4 | 610 |"],
             [("OCR points", 610.0, 822.0)],
         ),
+        (["kv cache   PPL", "auto       8.21", "fp8        34.84"], [("PPL", 34.84, 8.21)]),
+        (
+            ["quant_policy   gsm8k   mmlu", "0 (fp16)       0.790   0.701", "4 (int4)       0.022   0.254"],
+            [("gsm8k", 0.022, 0.79), ("mmlu", 0.254, 0.701)],
+        ),
+        (
+            [
+                "| m-13B | branch | Bits | group | PPL(c4) |",
+                "|---|---|---|---|---|",
+                "| FP16 | x | 16 | - | 6.96 |",
+                "| GPTQ | x | 4 | 128 | 19069 |",
+            ],
+            [("x PPL(c4)", 19069.0, 6.96)],
+        ),
+        (
+            ["gsm8k with kv-cache-dtype auto: 0.79", "gsm8k with kv-cache-dtype fp8: 0.11"],
+            [("gsm8k with kv-cache-dtype", 0.79, None), ("gsm8k with kv-cache-dtype", 0.11, None)],
+        ),
+        (["BF16: ppl 6.02", "GPTQ-4bit: ppl 14.9"], [("ppl", 6.02, None), ("ppl", 14.9, None)]),
     ],
 )
 def test_tables_of_many_hands(lines, scores):

@@ -187,6 +187,7 @@ def test_a_request_tells_its_length_and_wishes():
 def test_objects_of_python_and_tallies():
     (event,) = _read("CompletionOutput(index=0, text='', token_ids=[], finish_reason=length)")
     assert event.fields == {"reason": "length", "output_tokens": 0, "empty": True}
+    assert [event.repeat for event in _read("Counter({'length': 480, 'stop': 20})")] == [480, 20]
     counts = _read("finish reasons: {'length': 913, 'stop': 87}")
     assert [(event.fields["reason"], event.repeat) for event in counts] == [("length", 913), ("stop", 87)]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infradoc.sources.secrets import clean_report, without_secrets
 from infradoc.catalog import load_rules
 from infradoc.report.post_mortem import diagnose_artefacts
+from infradoc.sources.secrets import clean_report, without_secrets
 
 SECRETS = [
     "hf_" + "aBcDeFgHiJkLmNoPqRsT",

@@ -101,11 +101,19 @@ def test_names_that_are_none(run: Run, clean_environment: Path) -> None:
 def test_list_tells_what_is_open_and_unsent(run: Run, told: Database) -> None:
     code, out, _ = run("list")
     assert code == 0 and "[critical] firing: Blocks \\x1b[2J (prod)" in out
-    assert "good (webhook): 1 waiting, 0 given up, nothing delivered yet" in out and "silences:\n  none" in out
+    assert "good (webhook): 1 waiting, 0 given up, no alert delivered yet" in out and "silences:\n  none" in out
     code, out, _ = run("list", "--json")
     shown = json.loads(out)
     assert shown["incidents"][0]["state"] == "firing" and len(shown["waiting"]) == 2
     assert shown["sinks"]["unset"]["waiting"] == 0
+
+
+def test_list_marks_what_a_silence_mutes(run: Run, told: Database) -> None:
+    run("silence", "target=other", "--for", "1h")
+    assert "[critical] firing: Blocks" in run("list")[1]
+    run("silence", "target=prod", "--for", "1h")
+    assert "[critical] firing, silenced: Blocks" in run("list")[1]
+    assert json.loads(run("list", "--json")[1])["incidents"][0]["silenced"] is True
 
 
 def test_list_before_anything_happened(run: Run) -> None:
@@ -139,6 +147,18 @@ def test_silences(run: Run) -> None:
     assert json.loads(run("silence", "list", "--json")[1])[0]["id"] == name
     assert run("silence", "expire", name) == (0, f"{name} has ended.\n", "")
     assert run("silence", "list")[1] == "  none\n"
+
+
+def test_a_silence_of_a_target_that_no_file_names_is_kept_and_told(run: Run, clean_environment: Path) -> None:
+    with (clean_environment / "infradoc.toml").open("a") as file:
+        file.write('[targets.prod]\nurl = "http://127.0.0.1:1"\n')
+    assert run("silence", "target=prod", "--for", "1h")[2] == ""
+    assert run("silence", "target=~pr.*", "--for", "1h")[2] == ""
+    code, out, err = run("silence", "target=prd", "--for", "1h")
+    assert code == 0 and err == (
+        "infradoc.toml names no target 'prd'; there are: prod. "
+        f"If that is a slip: infradoc alerts silence expire {out.split()[0]}\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_client_log_and_launch_are_kept_without_secrets(server: Any, vllm_page: 
 
 
 def test_what_was_seen_is_packed_although_the_recording_fails(
-    server: Any, vllm_page: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Any, vllm_page: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.page("/metrics", vllm_page)
     look = Recorder.look
@@ -143,6 +143,7 @@ def test_what_was_seen_is_packed_although_the_recording_fails(
     folder.mkdir()
     out = folder / "r.tar.gz"
     assert app.dispatch(["record", server.url, "-o", str(out), "--for", "5s", "--every", "100ms"]) == 1
+    assert "A file cannot be written: the disk under it is full." in capsys.readouterr().err
     assert list(folder.iterdir()) == [out]
     assert len(list(Recording(out).ticks())) == 2
 

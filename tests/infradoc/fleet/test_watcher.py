@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ def test_a_page_becomes_a_state(
     watcher = watching(configured(t={"url": server.url}), on_tick=lambda _, state: told.append(state.looks))
     wait_until(lambda: watcher.state.looks >= 3, 10.0)
     state = watcher.state
-    assert (state.name, state.system, state.up, state.stale_since, state.error) == ("t", "vllm", True, None, None)
+    assert (state.name, state.system, state.up, state.error) == ("t", "vllm", True, None)
     assert state.vitals["running"] is not None and state.vitals["waiting"] is not None
     assert state.stale_seconds(time.time()) is None and told[:3] == [1, 2, 3]
     with watcher.reading() as frame:
@@ -64,7 +65,7 @@ def test_a_dead_server_is_stale_with_its_age_and_comes_back(
     server.page("/metrics", b"", status=503)
     wait_until(lambda: not watcher.state.up, 10.0)
     state = watcher.state
-    assert state.stale_since == state.seen and "503" in str(state.error) and state.status != "ok"
+    assert not state.up and "503" in str(state.error) and state.status != "ok"
     assert state.stale_seconds(float(state.seen or 0) + 12.0) == 12.0
     server.page("/metrics", vllm_page)
     wait_until(lambda: watcher.state.up, 10.0)
@@ -120,3 +121,50 @@ def test_a_fleet_adds_removes_and_keeps_what_is_unchanged(server: Any, vllm_page
     assert [state.spec for state in fleet.states] == ["a", "b", "c"]
     wait_until(lambda: all(state.up for state in fleet.states), 10.0)
     assert fleet.stop(5.0) == []
+
+
+def test_a_look_that_fails_inside_is_told_to_whoever_listens(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("a rule")
+
+    monkeypatch.setattr(TargetWatcher, "_judged", broken)
+    server.page("/metrics", vllm_page)
+    told: list[Any] = []
+    watching(configured(t={"url": server.url}), on_tick=lambda _, state: told.append(state))
+    wait_until(lambda: bool(told), 10.0)
+    assert not told[0].up and "ZeroDivisionError: a rule" in told[0].error
+
+
+def test_a_target_that_was_removed_during_its_look_is_told_no_more(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    release = threading.Event()
+
+    def slow(handler: Any) -> None:
+        release.wait(10)
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(vllm_page)))
+        handler.end_headers()
+        handler.wfile.write(vllm_page)
+
+    server.routes["/metrics"] = slow
+    told: list[Any] = []
+    watcher = watching(configured(t={"url": server.url}), on_tick=lambda _, state: told.append(state))
+    wait_until(lambda: bool(server.requests), 10.0)
+    assert not watcher.stop(0.0)
+    release.set()
+    assert watcher.stop(10.0) and told == []
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("value", [b"NaN", b"+Inf", b"-Inf", b"1e308", b"-1"])
+def test_a_page_of_impossible_values_breaks_no_look(
+    value: bytes, server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    server.page("/metrics", re.sub(rb" [0-9.e+-]+\n", b" " + value + b"\n", vllm_page))
+    watcher = watching(configured(t={"url": server.url}))
+    wait_until(lambda: watcher.state.looks >= 8 or bool(watcher.state.error), 15.0)
+    assert watcher.state.error is None and watcher.state.up

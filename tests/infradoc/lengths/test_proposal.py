@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infradoc.lengths.measured import Measured
 from infradoc.lengths.proposal import Limits, propose
+from infradoc_rules.versions import Running
 
 
 def measured(*totals: int) -> Measured:
@@ -45,3 +46,11 @@ def test_llamacpp_gets_the_context_of_all_slots():
     found = measured(*[1000] * 100)
     made = propose(found, Limits("llamacpp", 8192, max_num_seqs=4))
     assert made is not None and made.flag == "--parallel 4 --ctx-size 4032"
+
+
+def test_the_flag_is_one_that_the_running_version_has():
+    """TGI took --max-total-tokens from 0.3.2 on."""
+    found = measured(*[1000] * 100)
+    old, new = (propose(found, Limits("tgi", 512, running=Running("tgi", version))) for version in ("0.3.1", "3.0.0"))
+    assert old is not None and new is not None
+    assert (old.flag, new.flag) == (None, "--max-total-tokens 1008")

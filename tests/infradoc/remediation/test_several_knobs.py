@@ -12,11 +12,12 @@ from infradoc.config import Permissions
 from infradoc.load.record import RequestRecord
 from infradoc.model import Plan
 from infradoc.remediation.admin import EngineState, KnobState
+from infradoc.remediation.data import plan_json
 from infradoc.remediation.guard import Guard
 from infradoc.remediation.journal import ChangeRecord, Entry, Journal, intent
 from infradoc.remediation.measure import ClientMeasured
 from infradoc.remediation.plan import Context, make_plan
-from infradoc.remediation.table import plan_json, plan_lines
+from infradoc.remediation.table import plan_lines
 from infradoc.remediation.verify import Case, judge
 from infradoc_rules.model import Action, Finding, Value
 from infradoc_rules.schema import Verify

@@ -87,6 +87,17 @@ def test_all_knobs_of_a_change_are_told() -> None:
     assert "max_num_seqs 16 -> 8" in to_markdown(report) and "且" in action_line(part, words("zh"))
 
 
+@pytest.mark.parametrize(
+    ("version", "flag"), [("0.5.13", "--cuda-graph-max-bs 8"), ("0.5.14", "--cuda-graph-max-bs-decode 8")]
+)
+def test_a_further_knob_is_spelled_as_the_running_version_takes_it(version: str, flag: str) -> None:
+    action = Action("max_num_seqs", "decrease", "why", 16, 8, "f", also=(("cuda_graph_max_bs", 8),), name="lower")
+    found = Finding("kv-thrashing-preemption", "warning", 0.9, "t", "c", "i", "f", actions=(action,))
+    facts = {"target.version": Fact("target.version", version, "api")}
+    [part] = finding_part(found, MemoryFrame(0.0, facts=facts, system="sglang"))["actions"]
+    assert part["also"][0]["flag"] == flag
+
+
 def test_an_action_that_moves_one_knob_is_as_before() -> None:
     assert "also" not in finding_part(finding())["actions"][0]
 

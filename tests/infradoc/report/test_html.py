@@ -88,6 +88,24 @@ def test_what_comes_from_outside_is_text(sick) -> None:
     assert "script" not in page.tags and "img" not in page.tags
 
 
+def test_what_turns_direction_or_steers_a_terminal_is_written_out(sick) -> None:
+    report, plots = sick
+    text = "a\u202eb\x1b[2Jc\x00d\ud800e"
+    dirty = {**report, "target": {"name": text, "system": text, "version": text}}
+    page = to_html([dirty], [plots])
+    assert not set("\u202e\x1b\x00\ud800") & set(page)
+    assert "a\\u202eb\\x1b[2Jc\\x00d\\ud800e" in page
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 1.7e308])
+def test_values_without_a_place_on_paper_are_gaps(value: float) -> None:
+    for threshold in (1.0, value):
+        for values in ((1.0, value, 2.0), (value, value, value), (-value, 3.0, value)):
+            text = to_svg(Plot("f", "t", (0.0, 1.0, 2.0), values, ">", threshold), page_words("en"))
+            assert Page(text).open == []
+            assert not re.search(r"nan|inf", text.replace("infradoc", ""), re.IGNORECASE)
+
+
 def test_logs_are_plotted_too() -> None:
     plots: list[Plot] = []
     for folder in sorted((DATA / "cases").iterdir()):

@@ -20,18 +20,22 @@ import pytest
 class Running:
     """`infradoc watch --json`, its lines, and its page."""
 
-    def __init__(self, folder: Path, config: str, *flags: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, config: str, *flags: str, env: dict[str, str] | None = None, local: bool = False
+    ) -> None:
+        """`local`: the configuration is the one of the folder it runs in, not named on the command line."""
         self.folder = folder
         self.config = folder / "infradoc.toml"
         self.config.write_text(config)
         command = [sys.executable, "-P", "-m", "infradoc", "watch", "--json", "--listen", "127.0.0.1:0", *flags]
-        command += ["--config", str(self.config)]
+        command += [] if local else ["--config", str(self.config)]
         state = {"INFRADOC_STATE_DIR": str(folder / "state")}
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            cwd=folder,
             env={**os.environ, **state, **(env or {})},
         )
         self.seen: list[dict[str, Any]] = []

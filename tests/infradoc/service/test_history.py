@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,22 @@ def test_a_file_of_a_newer_version_and_a_folder_are_refused(tmp_path: Path) -> N
         History(tmp_path / "h.sqlite", 1e9)
     with pytest.raises(HistoryError, match="cannot be"):
         History(tmp_path, 1e9)
+
+
+def test_what_held_at_a_target_that_is_watched_no_more_is_over(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", 1e9)
+    history.note(100.0, "prod", held("a"))
+    history.note(100.0, "gone", held("b"))
+    history.end_others(200.0, ["prod"])
+    assert {row["id"]: row["ended"] for row in history.findings(0.0)} == {"a": None, "b": 200.0}
+
+
+def test_a_file_that_was_removed_is_made_again_with_all_that_it_held(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "h.sqlite"
+    history = History(path, 1e9)
+    history.note(100.0, "prod", held("a"))
+    shutil.rmtree(path.parent)
+    history.note(200.0, "prod", held("a", "b"))
+    history.close()
+    rows = History(path, 1e9).findings(0.0)
+    assert {row["id"]: row["began"] for row in rows} == {"a": 100.0, "b": 200.0}

@@ -41,6 +41,7 @@ def test_a_finding_fires_and_is_told_everywhere(
     log.write_text("INFO 11-30 07:40:00 [api_server.py:1] vLLM API server version 0.11.0\n")
     running = watch(target("prod", server.url) + f'log = "{log}"\n[watch]\nperiod = "0.5s"\n')
     url = running.url()
+    assert "prod; alerts go to nobody, for there are no [alerts.sinks.NAME]" in running.seen[-1]["text"]
     while b'infradoc_target_up{target="prod"} 1.0' not in get(f"{url}/metrics")[1]:
         time.sleep(0.1)  # what the log held before the first look counts as old
     with log.open("a") as out:
@@ -83,7 +84,7 @@ def test_sighup_follows_the_file_and_survives_a_broken_one(
     url = running.url()
     running.config.write_text(target("one", server.url) + target("two", server.url))
     running.process.send_signal(signal.SIGHUP)
-    assert "added two" in running.wait_for("reload")["text"]
+    assert "targets: added two, removed none; alerts: as before" in running.wait_for("reload")["text"]
     assert {row["target"] for row in json.loads(get(f"{url}/findings")[1])} == {"one", "two"}
 
     running.config.write_text("[targets.one\n")
@@ -91,10 +92,47 @@ def test_sighup_follows_the_file_and_survives_a_broken_one(
     assert "the old one stays in force" in running.wait_for("trouble")["text"]
     assert len(json.loads(get(f"{url}/findings")[1])) == 2
 
-    running.config.write_text(target("two", server.url))
+    running.config.write_text(target("two", server.url) + '[alerts]\ngroup_wait = "7s"\n')
     running.process.send_signal(signal.SIGHUP)
-    assert "removed one" in running.wait_for("reload")["text"]
+    assert "added none, removed one; alerts: changed" in running.wait_for("reload")["text"]
     assert running.end(signal.SIGINT) == 0
+
+
+def test_a_configuration_that_is_gone_at_a_reload_changes_nothing(
+    server: Any, vllm_page: bytes, watch: Callable[..., Any]
+) -> None:
+    """Found where it was found at the start: with targets on the command line, no file is no fault by itself."""
+    server.page("/metrics", vllm_page)
+    sink = '[alerts.sinks.ops]\nkind = "webhook"\nurl = "http://127.0.0.1:9/"\nallow_private = true\n'
+    running = watch(sink, server.url, local=True)
+    url = running.url()
+    assert b'sink="ops"' in get(f"{url}/metrics")[1]
+    running.config.unlink()
+    running.process.send_signal(signal.SIGHUP)
+    assert "There is no configuration file" in running.wait_for("trouble")["text"]
+    assert b'sink="ops"' in get(f"{url}/metrics")[1]
+    assert running.end() == 0
+
+
+def test_a_target_that_is_taken_out_is_over_in_the_history(
+    server: Any, vllm_page: bytes, watch: Callable[..., Any], tmp_path: Path
+) -> None:
+    server.page("/metrics", vllm_page)
+    log = tmp_path / "server.log"
+    log.write_text("INFO 11-30 07:40:00 [api_server.py:1] vLLM API server version 0.11.0\n")
+    running = watch(target("a", server.url) + target("b", server.url) + f'log = "{log}"\n[watch]\nperiod = "0.5s"\n')
+    url = running.url()
+    while b'infradoc_target_up{target="b"} 1.0' not in get(f"{url}/metrics")[1]:
+        time.sleep(0.1)
+    with log.open("a") as out:
+        out.write("NVRM: Xid (PCI:0000:81:00): 79, pid=1234, name=python, GPU has fallen off the bus.\n")
+    running.wait_for("fired", 60.0)
+    running.config.write_text(target("a", server.url) + '[watch]\nperiod = "0.5s"\n')
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("reload")
+    (row,) = json.loads(get(f"{url}/history?target=b")[1])["findings"]
+    assert row["ended"] is not None
+    assert running.end() == 0
 
 
 def test_a_server_that_goes_and_comes_back_is_told_once(
