@@ -38,6 +38,7 @@ class EngineView:
     def _get(self, path: str) -> dict[str, Any]:
         token = token_for(self._root, self._auth, asked=self._asked)
         if token is None:
+            self._fetcher.get(f"{self._root}/health")  # of a server that is gone, that is the fault to tell
             raise EngineViewError(f"No admin token for {self._root} was found.", "Set INFRADOC_ADMIN_TOKEN.")
         page = self._fetcher.get(self._root + path, token=token)
         if page.status != 200:

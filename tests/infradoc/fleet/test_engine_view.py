@@ -31,10 +31,16 @@ def test_blocks_and_requests(server: Any, token: str) -> None:
     view.close()
 
 
-def test_without_a_token_nothing_is_asked(server: Any) -> None:
+def test_without_a_token_only_its_health_is_asked(server: Any) -> None:
     with pytest.raises(InfradocError, match="No admin token"):
         EngineView(server.url, Auth()).blocks()
-    assert server.requests == []
+    assert [path for path, _ in server.requests] == ["/health"]
+
+
+def test_of_a_server_that_is_gone_that_is_told_not_the_token() -> None:
+    with pytest.raises(InfradocError) as caught:
+        EngineView("http://127.0.0.1:9", Auth()).blocks()
+    assert "token" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
