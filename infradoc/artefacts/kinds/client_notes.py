@@ -59,6 +59,7 @@ _SEQUENTIAL = re.compile(
     r"|without (?:any )?(?:async\w*|threads|concurrency)"
     r"|in a (?:simple |plain |for |while )?loop\b|for \w+ in \w+: ?(?:requests|client|openai|httpx|chat|llm))"
 )
+_OF_A_PAGE = ("# HELP ", "# TYPE ", "# UNIT ")  # comments of a metrics page speak of requests, too
 _DIRECT = re.compile(r"\btext-generation-benchmark\b")
 
 
@@ -86,7 +87,7 @@ class ClientNotesKind:
 
 
 def _mine(line: str) -> bool:
-    if len(line) > 2_000:
+    if len(line) > 2_000 or line.startswith(_OF_A_PAGE):
         return False
     comment = _COMMENT.match(line)
     if comment is not None:
