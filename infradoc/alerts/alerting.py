@@ -131,7 +131,7 @@ class Alerting:
         with self._guard:
             active = [i for i in self.core.incidents.values() if i.active and not i.carried_by]
             stored = desk.sinks(self._database)
-        empty = {"waiting": 0, "dead": 0, "delivered": 0, "disabled": "", "last_ok": None}
+        empty = {"waiting": 0, "dead": 0, "delivered": 0, "disabled": "", "failures": 0, "error": "", "last_ok": None}
         return {
             "firing": {name: sum(i.severity == name for i in active) for name in RANK},
             "sinks": {

@@ -56,6 +56,7 @@ class History:
         self._open: dict[tuple[str, str], float] = {}
         self._minutes: dict[tuple[str, str, float], _Minute] = {}
         self._pruned = 0.0
+        self.trouble = ""  # of the last write: a look that has nothing to write proves nothing
         with self._explained():
             self._file = made(path)
             self._link = self._connected()
@@ -204,6 +205,7 @@ class History:
             try:
                 yield self._link
                 self._link.execute("COMMIT")
+                self.trouble = ""
             except BaseException:
                 if self._link.in_transaction:
                     self._link.execute("ROLLBACK")
@@ -215,11 +217,16 @@ class History:
             yield
         except OSError as error:
             message = f"The history's file {self.path} cannot be made: {error.strerror}."
-            raise HistoryError(message, "Set [watch] history to a file that may be written.") from error
+            raise self._kept(message, "Set [watch] history to a file that may be written.") from error
         except sqlite3.Error as error:
             message = f"The history {self.path} cannot be used: {error}."
             hint = "Free the disk or mend the file's rights; the watch goes on without it."
-            raise HistoryError(message, hint) from error
+            raise self._kept(message, hint) from error
+
+    def _kept(self, message: str, hint: str) -> HistoryError:
+        made = HistoryError(message, hint)
+        self.trouble = str(made)
+        return made
 
 
 def _columns(finding: Mapping[str, Any]) -> tuple[str, str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import socket
 import socketserver
 import sys
@@ -33,7 +34,17 @@ class ServerError(InfradocError):
 
 def as_json(value: Any, status: int = 200) -> Answer:
     """A JSON answer."""
-    return status, "application/json", json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n"
+    text = json.dumps(_known(value), ensure_ascii=False, default=str, allow_nan=False)
+    return status, "application/json", text.encode(errors="backslashreplace") + b"\n"
+
+
+def _known(value: Any) -> Any:
+    """`value` with null for what is no number: JSON has no NaN, and readers refuse a page that does."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _known(part) for key, part in value.items()}
+    return [_known(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def as_metrics(page: bytes) -> Answer:

@@ -102,8 +102,19 @@ class Watch:
                 self._reload = False
                 self._read_again()
             self._trouble("alerts", self._alerting.trouble)
+            self._look_at_sinks()
             notify("WATCHDOG=1")
         self._stop()
+
+    def _look_at_sinks(self) -> None:
+        """A sink that refuses is silent by nature: say so, in its own words, until something gets through again."""
+        try:
+            sinks = self._alerting.figures()["sinks"]
+        except StoreError:
+            return  # told as the trouble of all alerts
+        for name, figures in sinks.items():
+            why = str(figures["disabled"] or figures["error"])
+            self._trouble(f"sink {name}", f"alerts do not reach {name}: {why}" if why else "")
 
     def _stop(self) -> None:
         notify("STOPPING=1")
@@ -230,7 +241,7 @@ class Watch:
                 self._history.measure(now, state.name, state.vitals)
             for record in state.changes:
                 self._change(now, state.name, record)
-            self._trouble("history", "")
+            self._trouble("history", self._history.trouble)
         except HistoryError as error:
             self._trouble("history", str(error))
 

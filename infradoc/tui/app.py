@@ -11,6 +11,8 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -30,6 +32,7 @@ from infradoc.tui.screens.dialogs import Confirm, Help
 from infradoc.tui.screens.finding import FindingScreen
 from infradoc.tui.screens.fleet import FleetScreen
 from infradoc.tui.screens.target import TargetScreen
+from infradoc.tui.terminal import SurvivingDriver
 from infradoc.tui.threads import post, spawn
 from infradoc.tui.words import words
 
@@ -81,6 +84,11 @@ class DoctorApp(App[None]):
         self._export_dir = export_dir or Path()
         self._take_signals = take_signals  # a lost terminal and a kill take the same way out as `q`
         self._leaving = False
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice; on a real terminal one that outlives it."""
+        chosen = super().get_driver_class()
+        return SurvivingDriver if chosen is LinuxDriver else chosen
 
     def on_mount(self) -> None:
         """The targets are already watched; show them."""

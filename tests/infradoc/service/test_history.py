@@ -139,3 +139,16 @@ def test_a_file_that_was_removed_is_made_again_with_all_that_it_held(tmp_path: P
     history.close()
     rows = History(path, 1e9).findings(0.0)
     assert {row["id"]: row["began"] for row in rows} == {"a": 100.0, "b": 200.0}
+
+
+def test_a_look_without_news_does_not_end_the_trouble(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", 1e9)
+    pages = history._link.execute("PRAGMA page_count").fetchone()[0]
+    history._link.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(HistoryError):
+        history.note(100.0, "prod", {name: finding(name) | {"cause": "x" * 9000} for name in "abcdef"})
+    history.note(101.0, "other", {})
+    assert "full" in history.trouble
+    history._link.execute("PRAGMA max_page_count = 100000")
+    history.note(102.0, "prod", held("a"))
+    assert history.trouble == ""

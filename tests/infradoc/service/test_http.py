@@ -120,3 +120,8 @@ def test_no_free_file_is_no_busy_loop(page: Server, monkeypatch: pytest.MonkeyPa
 def test_a_name_that_dns_cannot_have_is_one_sentence() -> None:
     with pytest.raises(ServerError, match="Cannot listen on"):
         Server(("a" * 70 + ".example", 0), {})
+
+
+def test_what_is_no_number_is_null() -> None:
+    body = as_json({"a": [float("nan"), float("inf"), 1.5], "b": "\ud800"})[2]
+    assert json.loads(body) == {"a": [None, None, 1.5], "b": "\ud800"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,3 +54,25 @@ def test_a_finding_reaches_receivers_in_their_languages(
     assert sum("\u4e00" <= char <= "\u9fff" for char in texts["/zh"]) > 30
     assert running.end() == 0
     assert SECRET not in json.dumps(running.seen)
+
+
+def test_a_sink_that_refuses_is_said_and_shown(
+    server: Any, vllm_page: bytes, watch: Callable[..., Any], tmp_path: Path, httpserver: HTTPServer
+) -> None:
+    server.page("/metrics", vllm_page)
+    log = tmp_path / "server.log"
+    log.write_text("INFO 11-30 07:40:00 [api_server.py:1] vLLM API server version 0.11.0\n")
+    httpserver.expect_request("/hook", method="POST").respond_with_data("no such hook", status=410)
+    config = f'[targets.prod]\nurl = "{server.url}"\nhost = false\nlog = "{log}"\n[watch]\nperiod = "0.5s"\n'
+    config += (
+        f'[alerts]\ngroup_wait = "0s"\n[alerts.sinks.ops]\nkind = "webhook"\nurl = "{httpserver.url_for("/hook")}"\n'
+    )
+    running = watch(config + 'allow_private = true\nsecret_env = ["HOOK_SECRET"]\n', env={"HOOK_SECRET": SECRET})
+    url = running.url()
+    time.sleep(2.0)  # what the log held before the first look counts as old
+    with log.open("a") as out:
+        out.write(XID)
+    assert "alerts do not reach ops" in running.wait_for("trouble")["text"]
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(f"{url}/health", timeout=10)
+    assert running.end() == 0
