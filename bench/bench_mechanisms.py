@@ -227,12 +227,15 @@ def table(mechanism: dict[str, Any], measured: dict[str, Any], lang: str) -> str
         lines.append(f"| {row[lang]} | " + " | ".join(cells) + " |")
     about = measured["about"]
     load = "; ".join(mechanism["load"])
+    rounds = about["rounds"]
+    en = "one round" if rounds == 1 else f"medians of {rounds} rounds"
+    zh = "一轮" if rounds == 1 else f"{rounds} 轮的中位数"
     said = (
         f"`infradoc bench --class '{load}'`; {about['model']}, {about['dtype']}, {about['cores']} cores, "
-        f"infradoc {about['infradoc']}, torch {about['torch']}, {about['date']}; medians of {about['rounds']} rounds."
+        f"infradoc {about['infradoc']}, torch {about['torch']}, {about['date']}; {en}, {about['seconds']:.0f} s each."
         if lang == "en"
         else f"`infradoc bench --class '{load}'`；{about['model']}，{about['dtype']}，{about['cores']} 核，"
-        f"infradoc {about['infradoc']}，torch {about['torch']}，{about['date']}；{about['rounds']} 轮的中位数。"
+        f"infradoc {about['infradoc']}，torch {about['torch']}，{about['date']}；{zh}，每轮 {about['seconds']:.0f} 秒。"
     )
     return "\n".join([*lines, "", said, ""])
 

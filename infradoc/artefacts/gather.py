@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import heapq
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from infradoc.artefacts.shuffled import in_order
 from infradoc.artefacts.sound import sound_event, sound_facts
 from infradoc.artefacts.split import LOG, split
 from infradoc.artefacts.text import Cleaner
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.patterns import LogScanner, weights
 
@@ -29,7 +29,7 @@ _HELD_CHARACTERS = 12 << 20  # log lines held until the engine is known from all
 _WINDOW = 400  # lines that the engine is told by at a time
 _DISTINCT_LINES = 8_000  # that are looked through for a sign of the engine
 _HALF_YEAR = 180 * 86_400.0
-_YEAR = re.compile(r"\b(20\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T ]\d\d:\d\d")
+_YEAR = lazy(r"\b(20\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T ]\d\d:\d\d")
 _LAUNCHED = 1_000.0  # what a launch command weighs against log lines when they name different engines
 _SEEN = 1.0  # what a row of a process table weighs: other servers run on the host as well
 # A server's own word on a setting beats the flag it was started with, and that beats a file beside it.

@@ -16,12 +16,13 @@ from dataclasses import replace
 from infradoc.artefacts.model import Artefact
 from infradoc.artefacts.sound import sound_event, sound_facts
 from infradoc.artefacts.thin import KEEP, NameThinner, Row, Thinner
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event
 from infradoc_rules.patterns.prefix import USUAL
 from infradoc_rules.patterns.scanner import TEXT_LIMIT, LogScanner
 
 # Anchored, with bounded repeats: no line takes more than a few hundred steps.
-_ACCESS = re.compile(r'[^"]{8,90} - "([A-Z]{3,7} /[^\s"]{0,200} HTTP/[\d.]{1,4}" \d{3})[ \w]{0,40}$')
+_ACCESS = lazy(r'[^"]{8,90} - "([A-Z]{3,7} /[^\s"]{0,200} HTTP/[\d.]{1,4}" \d{3})[ \w]{0,40}$')
 
 
 def is_log_line(line: str) -> bool:

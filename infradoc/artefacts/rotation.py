@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-_ROTATED = re.compile(r"^(?P<base>.+?)\.(?P<n>\d{1,4})$")
-_DATED = re.compile(
-    r"^(?P<base>.+?)[._-](?P<date>20\d\d-?\d\d-?\d\d(?:[T_-]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?)(?P<end>\.\w+)?$"
-)
-_TELLING = re.compile(
+from infradoc_rules.lazy_pattern import lazy
+
+_ROTATED = lazy(r"^(?P<base>.+?)\.(?P<n>\d{1,4})$")
+_DATED = lazy(r"^(?P<base>.+?)[._-](?P<date>20\d\d-?\d\d-?\d\d(?:[T_-]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?)(?P<end>\.\w+)?$")
+_TELLING = lazy(
     r"log|err|std|out(?:put)?\b|server|launch|start|run|cmd|command|trace|dmesg|syslog|messages|journal|nvidia|smi|nccl"
     r"|topo|metrics|prom|compose|docker|kube|pod|describe|vllm|sglang|tgi|ollama|llama|ray|trt|py-?spy|env|config"
     r"|\.(?:sh|ya?ml|service)$",

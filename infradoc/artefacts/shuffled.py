@@ -6,15 +6,15 @@ line then has its exception before its frames, and the phase of the failure woul
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.patterns.prefix import take_off
 from infradoc_rules.patterns.traceback import EXCEPTION
 
 _HEAD = "Traceback (most recent call last):"
-_FRAME = re.compile(r'^\s*File "[^"]{1,300}", line \d+')
-_CODE = re.compile(r"^ {4,}\S|^\s*[\^~]{2,}")
+_FRAME = lazy(r'^\s*File "[^"]{1,300}", line \d+')
+_CODE = lazy(r"^ {4,}\S|^\s*[\^~]{2,}")
 _MOST_LINES = 20_000  # of longer logs the collector was no chat window: their order is taken as it is
 
 

@@ -6,11 +6,12 @@ import math
 import re
 from dataclasses import replace
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
 _LONG_TEXT = 300
-_DIGITS = re.compile(r"\d{300}")
-_FAILURE = re.compile(r"error|exception|fail|kill|abort|fatal|out of memory|timed? ?out", re.IGNORECASE)
+_DIGITS = lazy(r"\d{300}")
+_FAILURE = lazy(r"error|exception|fail|kill|abort|fatal|out of memory|timed? ?out", re.IGNORECASE)
 LARGEST = float(1 << 63)  # no count, size or time in nanoseconds is larger
 
 

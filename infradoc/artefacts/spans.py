@@ -6,19 +6,20 @@ All return half-open ranges [start, end) of line indexes, in order and apart fro
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
+
+from infradoc_rules.lazy_pattern import lazy
 
 Span = tuple[int, int]
 Test = Callable[[str], object]
 
 JSON_LINES = 20_000  # a JSON value over more lines than this is no answer that somebody pasted
 _TRIES = 200  # openings of JSON values that are followed to their end
-_KEY = re.compile(r"^ *(?:- +)?(?:[\w./-]+|\"[^\"]{1,80}\"|'[^']{1,80}'):(?: |$)")
-_CONTINUES = re.compile(r"(?:\\|[ \t][`^])\s*$")
-_LEVEL = re.compile(r"^(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL): ")  # a line of a log, and no key
-_ITEM = re.compile(r"^ *- ")
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
+_KEY = lazy(r"^ *(?:- +)?(?:[\w./-]+|\"[^\"]{1,80}\"|'[^']{1,80}'):(?: |$)")
+_CONTINUES = lazy(r"(?:\\|[ \t][`^])\s*$")
+_LEVEL = lazy(r"^(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL): ")  # a line of a log, and no key
+_ITEM = lazy(r"^ *- ")
+_BRACKETS = lazy(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
 
 
 def runs(lines: Sequence[str], mine: Test, gap: int = 0, at_least: int = 1) -> list[Span]:

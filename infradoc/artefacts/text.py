@@ -6,26 +6,27 @@ Nothing here changes the number of lines, so that every place named in a report 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)?|[@-_])")
+from infradoc_rules.lazy_pattern import lazy
+
+_ANSI = lazy(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)?|[@-_])")
 # The escape character is lost in many pastes: "[1;36m(EngineCore_DP0 pid=1)[0;0m".
-_BARE_ANSI = re.compile(r"(?:\^\[|\\x1b|\\u001b|\\033|#x1B)?\[[0-9]{1,2}(?:;[0-9]{1,3}){0,3}m(?!\])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|apos|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
-_TAG = re.compile(r"</?(?:pre|code|br|details|summary|p|div|span|b|i|li|ul|ol|td|tr|table|blockquote)\b[^<>]{0,200}/?>")
-_QUOTE = re.compile(r"^(?:> ?){1,4}(?!>)")
-_FENCE = re.compile(r"^\s{0,8}(?:`{3,}|~{3,})\s*[\w+#.-]{0,40}\s*$")
-_PROMPT = re.compile(r"^(?:\(\w[\w.-]{0,40}\) )?(?:[\w.-]{1,60}@[\w.-]{1,60}:[^\s#$]{0,200}[#$]|\$) (?=\S)")
-_COMPOSE = re.compile(r"^(?P<name>[A-Za-z][\w.-]{0,80}?) {0,60}\| ?")
-_POD = re.compile(r"^\[(?P<name>pod/[\w./-]{1,200})\] ?")
-_CRI = re.compile(r"^(?P<stamp>\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) [FP] ")
+_BARE_ANSI = lazy(r"(?:\^\[|\\x1b|\\u001b|\\033|#x1B)?\[[0-9]{1,2}(?:;[0-9]{1,3}){0,3}m(?!\])")
+_CONTROL = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
+_ENTITY = lazy(r"&(?:lt|gt|amp|quot|nbsp|apos|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
+_TAG = lazy(r"</?(?:pre|code|br|details|summary|p|div|span|b|i|li|ul|ol|td|tr|table|blockquote)\b[^<>]{0,200}/?>")
+_QUOTE = lazy(r"^(?:> ?){1,4}(?!>)")
+_FENCE = lazy(r"^\s{0,8}(?:`{3,}|~{3,})\s*[\w+#.-]{0,40}\s*$")
+_PROMPT = lazy(r"^(?:\(\w[\w.-]{0,40}\) )?(?:[\w.-]{1,60}@[\w.-]{1,60}:[^\s#$]{0,200}[#$]|\$) (?=\S)")
+_COMPOSE = lazy(r"^(?P<name>[A-Za-z][\w.-]{0,80}?) {0,60}\| ?")
+_POD = lazy(r"^\[(?P<name>pod/[\w./-]{1,200})\] ?")
+_CRI = lazy(r"^(?P<stamp>\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) [FP] ")
 _ESCAPED = 3  # times that a page of a page may have escaped its text
 # Mail programs and word processors put these in place of the plain ones.
 _TYPESET = str.maketrans("\u00a0\u2007\u202f\u2018\u2019\u201c\u201d\u2013", "   ''\"\"-")
-_NUMBERED = re.compile(r"[-_]\d+$")
+_NUMBERED = lazy(r"[-_]\d+$")
 _LOOK = 2_000  # lines that tell which wrappers a text has
 _MOST_NAMES = 16
 _RECORD_LIMIT = 1 << 20

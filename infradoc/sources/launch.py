@@ -14,6 +14,7 @@ from infradoc.sources.launch_container import docker_run, image_system, is_conta
 from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_flags import flag_facts, is_switch, takes_value, typed
 from infradoc.sources.launch_shell import ASSIGNMENT, commands, shell_text, split_command, unset, unwrapped
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 from infradoc_rules.sizing.gpus import gpu_named
 
@@ -44,7 +45,7 @@ _POSITIONAL = {
     "infradoc": ("serve",),
 }
 _BEFORE = frozenset({"env", "sudo", "nohup", "exec", "time", "export"})
-_COUNTED = re.compile(r"(?i)\b(\d{1,4}) ?[x\u00d7] ?(?:nvidia )?(.{2,40})")
+_COUNTED = lazy(r"(?i)\b(\d{1,4}) ?[x\u00d7] ?(?:nvidia )?(.{2,40})")
 
 
 def system_of(command: str) -> str | None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from infradoc.sources.launch_container import option_facts
 from infradoc.sources.launch_env import env_facts
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
-_DIRECTIVE = re.compile(r"^#SBATCH[ \t]+(\S.*)$", re.MULTILINE)
-_GPUS = re.compile(r"(?:^|:)(\d{1,4})$|^gpu$")
-_ENV_WORD = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.*)$")
+_DIRECTIVE = lazy(r"^#SBATCH[ \t]+(\S.*)$", re.MULTILINE)
+_GPUS = lazy(r"(?:^|:)(\d{1,4})$|^gpu$")
+_ENV_WORD = lazy(r"^([A-Z][A-Z0-9_]{1,60})=(.*)$")
 
 
 def slurm_facts(text: str, source: str | None) -> Iterator[Fact]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infradoc.sources.launch_flags import cores, size_bytes
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
 _RUNTIMES = frozenset({"docker", "podman", "nerdctl"})
@@ -57,7 +58,7 @@ _ENGINES = (
     ("trtllm", re.compile(r"tensorrt-llm|trtllm")),
     ("ollama", re.compile(r"(?:^|/)(?![\w.-]*(?:webui|exporter))[\w.-]*ollama[\w.-]*(?=[:@/]|$)")),
 )
-_TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+|rc\d+)?)(?=[-_@]|$)")
+_TAG = lazy(r":v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+|rc\d+)?)(?=[-_@]|$)")
 
 
 @dataclass(slots=True)

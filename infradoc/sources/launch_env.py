@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from infradoc.sources.launch_flags import flag_facts, is_secret, typed
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
-_KEPT = re.compile(
+_KEPT = lazy(
     r"(?:NCCL|RCCL|VLLM|SGL|SGLANG|TORCH|PYTORCH|CUDA|NVIDIA|OMP|MKL|OPENBLAS|OLLAMA|LLAMA_ARG|GGML|TRTLLM|TLLM|RAY|LMDEPLOY"
     r"|HIP|ROCR|HSA|NUMEXPR|TOKENIZERS|UCX|GLOO|MASTER|TRITON|GPTQ|FLASHINFER|XFORMERS|LOCAL|WORLD|INFRADOC|CUBLAS|OMPI)"
     r"_[A-Z0-9_]+|HF_HUB_OFFLINE|HF_HOME|WORLD_SIZE|RANK|LD_PRELOAD|KMP_[A-Z_]+"

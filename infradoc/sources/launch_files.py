@@ -8,7 +8,6 @@ command line's own flags win (vLLM: "command line > config file values > default
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_flags import flag_facts
 from infradoc.sources.launch_manifest import at, containers, limit_facts, pod_facts
 from infradoc.sources.launch_yaml import parsed
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 from infradoc_rules.sizing.gpus import gpu_named
 
@@ -47,10 +47,10 @@ TELLING: Mapping[str, frozenset[str]] = {
 }
 _MODEL_KEYS = ("model", "model-path", "model-tag")
 # Files of trainers have such keys too.
-_TRAINING = re.compile(r"per-device|learning-rate|output-dir|num-train-epochs|gradient-accumulation|^stage$|^dataset")
+_TRAINING = lazy(r"per-device|learning-rate|output-dir|num-train-epochs|gradient-accumulation|^stage$|^dataset")
 _RAY_KEYS = frozenset({"model_loading_config", "engine_kwargs"})
 _RAY_BESIDE = frozenset({"engine_kwargs", "accelerator_type", "deployment_config"})
-_CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_CAMEL = lazy(r"(?<=[a-z0-9])([A-Z])")
 
 
 def options_facts(document: Any, source: str | None) -> Read:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from infradoc_rules.knobs import knob_table
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.maps.info import parse_value
 from infradoc_rules.model import Fact, Value
 
@@ -34,10 +35,10 @@ _UNITS: Mapping[str, int] = {
 _SWITCH = "enable | disable"
 _ON = frozenset({"1", "true", "on", "yes", "enabled"})
 _OFF = frozenset({"0", "false", "off", "no", "disabled"})
-_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG])i?")  # vLLM: 32k is 32,000 and 32K is 32,768
+_TOKENS = lazy(r"(\d+(?:\.\d+)?)([kKmMgG])i?")  # vLLM: 32k is 32,000 and 32K is 32,768
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9}
 # "tokens" are mostly counted ones: --max-num-batched-tokens.
-_SECRET = re.compile(
+_SECRET = lazy(
     r"(?:^|[-_.])(?:(?:api[-_]?)?keys?|token|(?:api|auth|access|hf|hub|bearer)[-_]?tokens|passw(?:or)?ds?|secrets?"
     r"|credentials?|auths?)$",
     re.IGNORECASE,

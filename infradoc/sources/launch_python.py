@@ -18,21 +18,22 @@ from typing import Any
 from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_files import ray_facts
 from infradoc.sources.launch_flags import flag_facts
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
-CALL = re.compile(
+CALL = lazy(
     r"\b(?:(?P<vllm>(?:vllm\.)?(?:LLM|(?:Async)?EngineArgs))|(?P<sglang>(?:sgl|sglang)\.(?:Engine|Runtime))"
     r"|(?P<lmdeploy>(?:lmdeploy\.)?(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline))"
     r"|(?P<trtllm>KvCacheConfig|CudaGraphConfig)|(?P<llamacpp>(?:llama_cpp\.)?Llama)|(?P<ray>LLMConfig))\("
 )
-ENVIRON = re.compile(r"^\s*os\.environ\[(['\"])([A-Z][A-Z0-9_]{2,60})\1\] ?= ?(['\"])([^'\"]{0,200})\3\s*$")
-_TRTLLM = re.compile(r"\btensorrt_llm\b|\bkv_cache_config ?=|\bKvCacheConfig\(")
+ENVIRON = lazy(r"^\s*os\.environ\[(['\"])([A-Z][A-Z0-9_]{2,60})\1\] ?= ?(['\"])([^'\"]{0,200})\3\s*$")
+_TRTLLM = lazy(r"\btensorrt_llm\b|\bkv_cache_config ?=|\bKvCacheConfig\(")
 _MODELS = {"LLM", "Engine", "Runtime", "pipeline"}
 # Classes whose settings are part of another's, under these names.
 _PARTS = {"KvCacheConfig": "kv_cache_config.", "CudaGraphConfig": "cuda_graph_config."}
 # llama-cpp-python's names that are not the server's.
 _LLAMA = {"n_ctx": "ctx-size", "n_batch": "batch-size", "n_ubatch": "ubatch-size", "n_threads": "threads"}
-_CONSTANT = re.compile(r"^[ \t]*([A-Za-z_]\w*) ?(?::[^=\n]{1,40})?= ?([^\n=]{1,300})$", re.MULTILINE)
+_CONSTANT = lazy(r"^[ \t]*([A-Za-z_]\w*) ?(?::[^=\n]{1,40})?= ?([^\n=]{1,300})$", re.MULTILINE)
 _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

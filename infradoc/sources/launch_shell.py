@@ -6,15 +6,17 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
+from infradoc_rules.lazy_pattern import lazy
+
+ASSIGNMENT = lazy(r"^[A-Za-z_][A-Za-z0-9_]*=")
 _ENDS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1", "2>", "&>", "<", "<<EOF", "<<'EOF'"})
-_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
-_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]{0,200}))?\})")
+_CONTINUED = lazy(r"\\[ \t]*\r?\n")
+_VARIABLE = lazy(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]{0,200}))?\})")
 # Windows: a line goes on after a backtick (PowerShell) or a caret (cmd), and a backslash parts the names of a path.
-_WINDOWS = re.compile(r"[`^][ \t]*\r?\n|\b[A-Za-z]:\\|^\s*\.\\|\.exe\b|^\s*\$env:\w", re.MULTILINE)
-_WINDOWS_CONTINUED = re.compile(r"[ \t][`^][ \t]*\r?\n")
-_WINDOWS_SET = re.compile(r"(?im)^\s*(?:\$env:(\w+)[ \t]*=[ \t]*|set[ \t]+(\w+)=|setx[ \t]+(\w+)[ \t]+)")
-_BACKSLASH = re.compile(r"\\(?![\"\n])")
+_WINDOWS = lazy(r"[`^][ \t]*\r?\n|\b[A-Za-z]:\\|^\s*\.\\|\.exe\b|^\s*\$env:\w", re.MULTILINE)
+_WINDOWS_CONTINUED = lazy(r"[ \t][`^][ \t]*\r?\n")
+_WINDOWS_SET = lazy(r"(?im)^\s*(?:\$env:(\w+)[ \t]*=[ \t]*|set[ \t]+(\w+)=|setx[ \t]+(\w+)[ \t]+)")
+_BACKSLASH = lazy(r"\\(?![\"\n])")
 # Programs that start the program behind them. What stands between is theirs, but for variables.
 _WRAPPERS = frozenset(
     re.findall(
@@ -25,7 +27,7 @@ _WRAPPERS = frozenset(
         " command start cmd",
     )
 )
-_PROGRAM = re.compile(
+_PROGRAM = lazy(
     r"(?:.*/)?(?:vllm|sglang|text-generation-launcher|llama-[\w-]+|llama|lmdeploy|trtllm-serve|ollama|python[\d.]*w?"
     r"|infradoc)(?:\.exe)?"
 )

@@ -10,11 +10,12 @@ from infradoc.sources.launch import argument_facts, launch_facts, program_facts,
 from infradoc.sources.launch_container import image_facts, image_system, option_facts
 from infradoc.sources.launch_env import env_facts
 from infradoc.sources.launch_flags import flag_facts
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
-_ROW = re.compile(r"^(\w+) ?= ?(.*)$")
-_VARIABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*)=(.*)$")
-_PAIR = re.compile(r"([A-Za-z_]\w*)=(?:[\"']([^\"']*)[\"']|([^,\"'\s]+))")
+_ROW = lazy(r"^(\w+) ?= ?(.*)$")
+_VARIABLE = lazy(r"^(?:export )?([A-Z][A-Z0-9_]*)=(.*)$")
+_PAIR = lazy(r"([A-Za-z_]\w*)=(?:[\"']([^\"']*)[\"']|([^,\"'\s]+))")
 _LIMITS = {"CPUQuota": "cpus", "MemoryMax": "memory", "MemoryLimit": "memory", "ShmSize": "shm-size"}
 _OWN = (("ollama", "OLLAMA_"), ("vllm", "VLLM_"), ("llamacpp", "LLAMA_ARG_"))
 

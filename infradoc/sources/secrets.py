@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from infradoc_rules.lazy_pattern import lazy
+
 HIDDEN = "REDACTED"
 
-_SHAPES = re.compile(
+_SHAPES = lazy(
     r"(?<![A-Za-z0-9])(?:hf_(?:oauth_)?[A-Za-z0-9]{16,200}"
     r"|sk-[A-Za-z0-9_-]{16,250}|[srp]k_(?:live|test)_[A-Za-z0-9]{16,200}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}"
@@ -26,10 +28,10 @@ _SHAPES = re.compile(
     r"|(?:aGZf|c2st|Z2hwX|bnZhcGkt)[A-Za-z0-9+/]{16,400}={0,2}"  # hf_, sk-, ghp_, nvapi- in base64, as in a Secret
     r"|hooks\.slack\.com/services/[A-Za-z0-9_/-]{8,100})"
 )
-_PEM = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----).{0,20000}?(?:(?=-----END )|$)", re.DOTALL)
-_USERINFO = re.compile(r"(://)[^/\s'\"]{1,300}@")
-_LOGIN_AT_HOST = re.compile(r"(?<![\w/:.-])([\w.-]{1,64}:)[^\s@/:'\"]{3,200}@(?!sha256:)(?=[\w.-]{1,200}:\d)")
-_QUERY = re.compile(r"([?&](?:token|key|sig|signature|auth|code|X-Amz-\w{1,30})=)[^&\s'\"]{4,2000}", re.IGNORECASE)
+_PEM = lazy(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----).{0,20000}?(?:(?=-----END )|$)", re.DOTALL)
+_USERINFO = lazy(r"(://)[^/\s'\"]{1,300}@")
+_LOGIN_AT_HOST = lazy(r"(?<![\w/:.-])([\w.-]{1,64}:)[^\s@/:'\"]{3,200}@(?!sha256:)(?=[\w.-]{1,200}:\d)")
+_QUERY = lazy(r"([?&](?:token|key|sig|signature|auth|code|X-Amz-\w{1,30})=)[^&\s'\"]{4,2000}", re.IGNORECASE)
 
 # The end of a name after which a secret comes. A bare "token" is nearly always a count here, and so are most names that
 # end in it, so those are named one by one; "secret" and the like are never anything else.
@@ -46,32 +48,32 @@ _VALUE = (
     r"(?!(?:None|null|true|false|REDACTED|~)\b)(?:b?\\{0,3}(?:'(?:[^'\\]|\\.){1,4000}(?:'|$)|\"(?:[^\"\\]|\\.){1,4000}(?:\"|$))"
     rf"|\[(?!\])[^\]]{{1,4000}}(?:\]|$)|{_PLAIN})"
 )
-_NAMED = re.compile(rf"(?P<kept>{_NAME}{_CLOSE}{_SEPARATOR}){_VALUE}", re.IGNORECASE)
+_NAMED = lazy(rf"(?P<kept>{_NAME}{_CLOSE}{_SEPARATOR}){_VALUE}", re.IGNORECASE)
 # 'name', 'value' in a list, and what follows a flag; a server may take several keys after one flag.
-_LISTED = re.compile(
+_LISTED = lazy(
     rf"(?P<kept>(?<![\w-])(?:--?[\w-]{{0,40}}?{_NAME}|--token|[A-Z0-9_]{{1,60}}(?:KEY|TOKEN|PASSWORD|SECRET))"
     rf"\\{{0,3}}['\"]\s{{0,20}}[, ]\s{{0,20}}){_VALUE}",
     re.IGNORECASE,
 )
-_FLAG = re.compile(
+_FLAG = lazy(
     rf"(?P<kept>(?<![\w-])--?(?:[\w-]{{0,40}}?{_NAME}|token|authtoken|[\w-]{{0,40}}[-_](?:auth)?token(?!\S?\s{{0,3}}\d{{1,9}}(?:\s|$)))"
     rf"(?:=|\s{{0,20}}\\?\s{{1,20}}(?:-[ \t])?))(?!-){_VALUE}"
     r"(?:[ \t]{1,3}(?=[^\s/]{0,80}\d)(?=[^\s/]{0,80}[A-Za-z])[^\s/'\"=-][^\s/'\"=]{7,200}(?=\s|$)){0,20}",
     re.IGNORECASE,
 )
 # Of environment variables also with a space (`setx`, `ENV`), and every _TOKEN and _KEY of theirs.
-_VARIABLE = re.compile(
+_VARIABLE = lazy(
     r"(?P<kept>(?<![a-z0-9])(?:[A-Z0-9_]{0,60}(?:API_?KEYS?|ACCESS_KEY(?:_ID)?|SECRET(?:_KEY)?|PASSWORD|PASSWD"
     r"|_PASS|_PWD|_KEY|_TOKEN|AUTHTOKEN))"
     rf"{_CLOSE}(?:{_SEPARATOR}|[ \t]{{1,3}}(?=\S{{4}}))){_VALUE}"
 )
 # A Kubernetes variable or secret says name and value apart.
-_APART = re.compile(
+_APART = lazy(
     rf"(?P<kept>\bname{_CLOSE}\s{{0,3}}:\s{{0,3}}{_CLOSE}[\w.-]{{0,60}}(?:{_NAME}|[_-](?:KEY|TOKEN))[\w.-]{{0,20}}{_CLOSE}\s{{0,3}},?\s{{0,40}}"
     rf"{_CLOSE}value{_CLOSE}\s{{0,3}}[:=]\s{{0,3}}){_VALUE}",
     re.IGNORECASE,
 )
-_HEADER = re.compile(
+_HEADER = lazy(
     rf"(?P<kept>(?:\bauthorization{_CLOSE}\s{{0,3}}[:=,]\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}(?:(?:bearer|basic|token|digest|apikey)\s{{1,3}})?"
     rf"|\b(?:bearer|apikey)\s{{1,3}}(?=\S{{4}})|\bx-[\w-]{{0,40}}(?:key|token|secret){_CLOSE}:\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}"
     rf"|\b(?:set-)?cookie{_CLOSE}\s{{0,3}}[:,]\s{{0,3}}(?:b(?=['\"]))?{_CLOSE}))"
@@ -79,19 +81,19 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 # A bare token's value counts as a secret when it is long and has letters and digits.
-_TOKEN = re.compile(
+_TOKEN = lazy(
     r"(?P<kept>\btokens?\\{0,3}['\"]?\s{0,2}[=:]\s{0,2}\\{0,3}['\"]?)(?=[^\s'\"]{0,200}\d)(?=[^\s'\"]{0,200}[A-Za-z])"
     r"[A-Za-z0-9_.+/=-]{12,2000}",
     re.IGNORECASE,
 )
-_TYPED = re.compile(
+_TYPED = lazy(
     r"(?P<kept>\bsshpass\s{1,3}-p\s{0,3}|\blogin\b[^\n]{0,100}?\s(?:-p|--password)[ =]{1,3}|\bwandb login\s{1,3}"
     r"|(?<!\S)(?:-u|--user)[= ]{1,3}(?!\d{1,9}:\d{1,9}(?:\s|$))[\w.@-]{1,64}:"
     r"|\bpassword[ \t]{1,3}(?=\S{0,80}\d))[^\s]{3,300}",
 )
 _BY_NAME = (_APART, _HEADER, _LISTED, _FLAG, _NAMED, _VARIABLE, _TOKEN, _TYPED)
 # What any of them needs: most texts of a report hold none of it and are left at once.
-_HINT = re.compile(
+_HINT = lazy(
     r"key|token|secret|pass|pwd|credential|dsn|authorization|bearer|cookie|://|@|[?&]|login|-u\s|--user|[-_.]\w{12}|eyJ|AIza"
     r"|AKIA|ASIA|aGZf|c2st|Z2hwX|bnZhcGkt",
     re.IGNORECASE,

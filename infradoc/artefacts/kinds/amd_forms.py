@@ -7,37 +7,38 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Value
 
 Fields = dict[str, Value | None]
-_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?) ?(%|W|°?C|[Mm][Hh]z|GB|MB|MiB|GiB|B)?")
+_NUMBER = lazy(r"(-?\d+(?:\.\d+)?) ?(%|W|°?C|[Mm][Hh]z|GB|MB|MiB|GiB|B)?")
 # AMD's MB and GB count in powers of two.
 _SCALE = {"%": 0.01, "MHZ": 1e6, "MB": 1 << 20, "MIB": 1 << 20, "GB": 1 << 30, "GIB": 1 << 30}
 # rocm-smi's table: what stands between the readings differs by version, their order does not.
-_ROW = re.compile(
+_ROW = lazy(
     r"^(?P<gpu>\d+) .*?(?P<temperature>\d+\.\d)°?[cC] +(?P<power_watts>[\d.]+)W .*?(?P<clock_hertz>\d+)M[hH]z +"
     r"\d+M[hH]z +[\d.]+% +\S+ +(?P<power_limit_watts>[\d.]+)W +(?P<memory>\d+)% +(?P<utilization>\d+)% *$"
 )
-_HEAD = re.compile(r"^(?:Device|GPU) +.*\bSCLK\b.*\bVRAM%")
-_BAR = re.compile(r"^=+(?: .* )?=*$|^\+-+|^\|=|^\| +(?:AMD-SMI|BDF|GPU +HIP)|^ +\(DID, +GUID\)")
-_READING = re.compile(r"^GPU\[(?P<gpu>\d+)\]\s*: (?P<key>[^:]{3,80}): (?P<value>.*)$")
+_HEAD = lazy(r"^(?:Device|GPU) +.*\bSCLK\b.*\bVRAM%")
+_BAR = lazy(r"^=+(?: .* )?=*$|^\+-+|^\|=|^\| +(?:AMD-SMI|BDF|GPU +HIP)|^ +\(DID, +GUID\)")
+_READING = lazy(r"^GPU\[(?P<gpu>\d+)\]\s*: (?P<key>[^:]{3,80}): (?P<value>.*)$")
 # amd-smi's table has two lines a device.
-_BOARD = re.compile(
+_BOARD = lazy(
     r"^\| *[0-9a-f]{4}:[0-9a-f:.]+ +(?P<name>\S.*?) *\| *\S+ ?%? +(?P<temperature>\d+) °C +(?P<errors>\S+) +"
     r"(?P<power_watts>[\d.]+)/(?P<power_limit_watts>[\d.]+) W *\|$"
 )
-_USE = re.compile(r"^\| *(?P<gpu>\d+) .*\| *(?P<utilization>\d+) % .*?(?P<used>\d+)/(?P<total>\d+) MB *\|$")
-_MONITOR = re.compile(r"^ *GPU +(?:XCP +)?POWER\b")
+_USE = lazy(r"^\| *(?P<gpu>\d+) .*\| *(?P<utilization>\d+) % .*?(?P<used>\d+)/(?P<total>\d+) MB *\|$")
+_MONITOR = lazy(r"^ *GPU +(?:XCP +)?POWER\b")
 _MONITOR_COLUMNS: Mapping[str, str] = {
     "POWER": "power_watts", "PWR_CAP": "power_limit_watts", "GPU_T": "temperature", "GPU_TEMP": "temperature",
     "GFX_CLK": "clock_hertz", "GFX_CLOCK": "clock_hertz", "GFX%": "utilization", "GFX_UTIL": "utilization",
     "VRAM_USED": "used_bytes", "VRAM_TOTAL": "total_bytes", "VRAM_USAGE": "usage",
 }  # fmt: skip
-_MONITOR_ROW = re.compile(r"^ *\d+ .*\d ?(?:W|°C|MHz|GB)\b")
-_METRIC = re.compile(
+_MONITOR_ROW = lazy(r"^ *\d+ .*\d ?(?:W|°C|MHz|GB)\b")
+_METRIC = lazy(
     r"^ {0,4}(?:GPU: \d+|(?!INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL)[A-Z][A-Z0-9_]+:(?: .*)?)$|^ {5,}[A-Z][A-Z0-9_]+:"
 )
-_KEY = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z][A-Za-z0-9_]+): *(?P<value>.*)$")
+_KEY = lazy(r"^(?P<indent> *)(?P<key>[A-Za-z][A-Za-z0-9_]+): *(?P<value>.*)$")
 # Readings by the end of their path, whatever the form: "mem_usage.used_vram", "VRAM Total Used Memory (B)".
 _NAMES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), name)

@@ -13,20 +13,21 @@ from infradoc.artefacts.kinds.bench_names import field_of, plain
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.sound import is_sound
 from infradoc.artefacts.spans import Span, json_spans
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
-_BANNER = re.compile(r"^=+ ?(?:Serving Benchmark Result|.*Benchmark Result.*) ?=+$", re.IGNORECASE)
-_RULE = re.compile(r"^[=\-─━┄╌+┏┡└┗╇╈╋┃│|┳┓┩┬┴┼├┤┘┐┌┛┻┠┨┯┷]{10,}$")
-_SECTION = re.compile(r"^-{3,} ?([^-].*?[^-]) ?-{3,}$")
-_PAIR = re.compile(
+_BANNER = lazy(r"^=+ ?(?:Serving Benchmark Result|.*Benchmark Result.*) ?=+$", re.IGNORECASE)
+_RULE = lazy(r"^[=\-─━┄╌+┏┡└┗╇╈╋┃│|┳┓┩┬┴┼├┤┘┐┌┛┻┠┨┯┷]{10,}$")
+_SECTION = lazy(r"^-{3,} ?([^-].*?[^-]) ?-{3,}$")
+_PAIR = lazy(
     r"^(?P<name>[A-Za-z][\w /().%\-]{1,60}?)(?::\s*|\s{2,}|\t+|\s*=\s*)~?(?P<value>-?[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?)"
     r"(?P<unit> ?(?:ms|s|%)|/\d+)?\s*$"
 )
-_BARS = re.compile(r"[│┃|]")
-_NUMBER = re.compile(r"^~?(?P<number>-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?P<unit>ms|s|%|k)?$")
-_CONCURRENCY = re.compile(r"(?:max[_ -]?)?concurren(?:cy|t)[ =:]+(\d+)|(\d+) concurrent")
-_TOKENS = re.compile(r"~?([\d.]+)(k?) (prompt|input|output) tokens")
-_GAPS = re.compile(r"(?i)^(?:t|t_s|time|time_s)\s+(?:gap|itl|inter_token\w*)(?:_(ms|s))?$")
+_BARS = lazy(r"[│┃|]")
+_NUMBER = lazy(r"^~?(?P<number>-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?P<unit>ms|s|%|k)?$")
+_CONCURRENCY = lazy(r"(?:max[_ -]?)?concurren(?:cy|t)[ =:]+(\d+)|(\d+) concurrent")
+_TOKENS = lazy(r"~?([\d.]+)(k?) (prompt|input|output) tokens")
+_GAPS = lazy(r"(?i)^(?:t|t_s|time|time_s)\s+(?:gap|itl|inter_token\w*)(?:_(ms|s))?$")
 
 
 class BenchKind:

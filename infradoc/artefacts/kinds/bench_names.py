@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from infradoc_rules.lazy_pattern import lazy
+
 _STEMS = (
     ("ttft", re.compile(r"ttft|time_?to_?first_?(?:output_?)?token|first_token_latency")),
     ("itl", re.compile(r"\bitl|inter_?token|itl_|token_gap|gap")),
@@ -16,7 +18,7 @@ _PARTS = (
     ("mean", re.compile(r"mean|avg|average")),
     ("max", re.compile(r"max")),
 )
-_SKIPPED = re.compile(r"p90|p95|p75|p25|p1\b|p5\b|p10\b|std|min|steady|peak|slo|goodput")
+_SKIPPED = lazy(r"p90|p95|p75|p25|p1\b|p5\b|p10\b|std|min|steady|peak|slo|goodput")
 _UNITS = ((re.compile(r"[_(\[ ](?:ms|msec|milliseconds?)\b"), 1e-3), (re.compile(r"[_(\[ ](?:us|µs)\b"), 1e-6))
 # Whole names: (field, pattern). Rates are told from counts by the word for time in them.
 _NAMES = (

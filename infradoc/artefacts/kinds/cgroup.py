@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
-_NAME = re.compile(
+_NAME = lazy(
     r"(?:^|/|\s)(?P<file>cpu\.(?:stat|max|cfs_quota_us|cfs_period_us|weight|pressure)"
     r"|memory\.(?:max|high|current|peak|events|stat|limit_in_bytes|usage_in_bytes|max_usage_in_bytes|swap\.current|swap\.max|failcnt)"
     r"|cpuset\.cpus(?:\.effective)?)(?::| *=| |$)"
 )
-_STAT = re.compile(
+_STAT = lazy(
     r"^\s*(?P<key>nr_periods|nr_throttled|throttled_usec|throttled_time|usage_usec|user_usec|system_usec|nr_bursts"
     r"|burst_usec|oom_kill|oom_group_kill|oom|low|high|max|anon|file|kernel|slab|shmem)[ =:]+(?P<value>\d+)\s*$"
 )
-_QUOTA = re.compile(r"^(?P<quota>max|-1|\d{3,9}) (?P<period>\d{4,7})$")
-_NUMBER = re.compile(r"(?P<value>max|-?\d+)\s*$")
+_QUOTA = lazy(r"^(?P<quota>max|-1|\d{3,9}) (?P<period>\d{4,7})$")
+_NUMBER = lazy(r"(?P<value>max|-?\d+)\s*$")
 _SURE = ("nr_periods", "nr_throttled", "throttled_usec", "throttled_time", "oom_kill")
 _UNLIMITED = 1 << 60  # version 1 writes nearly 2^63 for no limit
 _MEMORY = {

@@ -12,33 +12,34 @@ from collections.abc import Iterator, Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact, Value
 
-_COMMAND = re.compile(
+_COMMAND = lazy(
     r"\b(?:benchmark_serving\S*|bench_serving\b|vllm bench\b|benchmark_throughput\S*|bench_one_batch\S*"
     r"|genai-perf|aiperf|guidellm"
     r"|text-generation-benchmark|locust|llama-batched-bench|llmperf|token_benchmark_ray)"
 )
-_COMMENT = re.compile(r"^\s*(?:#|//) ?(?!\d+ +\S+ +gauge|HELP |TYPE )(?P<text>.*)$")
+_COMMENT = lazy(r"^\s*(?:#|//) ?(?!\d+ +\S+ +gauge|HELP |TYPE )(?P<text>.*)$")
 # A sentence in prose on the load, as people write beside a log; a log line has a stamp, brackets or an assignment.
-_PROSE = re.compile(
+_PROSE = lazy(
     r"^\s*[-*]? ?(?:(?:We|I|Our|My|The|Each|Every|All|One|Both|Clients?|Users?|Requests?|Prompts?|Agents?)\b"
     r"|(?i:load|traffic|workload|client|clients|note|usage|setup)\s?:)(?P<text>[^\[\]{}=|]*)$"
 )
-_LOAD = re.compile(
+_LOAD = lazy(
     r"(?i)\b(?:load|traffic|clients?|workload|concurren\w+|req/s|requests? (?:per|a|each)|open-loop|closed-loop|browser"
     r"|prompts?|prefix(?:es)?|documents?|callers?|users|script|requests?)\b"
 )
-_RATE = re.compile(
+_RATE = lazy(
     r"(?i)(?:--request-rate[ =]|request[_ ]rate[ =:]+)(\d+(?:\.\d+)?)"
     r"|\b(\d+(?:\.\d+)?) ?(?:req/s|requests? (?:per|a) second|rps|qps)\b"
 )
-_CONCURRENT = re.compile(
+_CONCURRENT = lazy(
     r"(?i)--(?:max-)?concurrency[ =](\d+)|\b(\d+) (?:concurrent|in flight|parallel (?:requests|clients)|browser tabs)"
     r"|concurrency (?:of )?(\d+)|semaphore\w*[ (=]+(\d+)"
 )
-_COUNT = re.compile(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
-_SHARED = re.compile(
+_COUNT = lazy(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
+_SHARED = lazy(
     r"(?i)(?:shar(?:e|ed|ing|es)\b.{0,40}\b(?:prefix|system prompt|context|preamble|instructions)"
     r"|same (?:[\w,.-]+ ){0,4}(?:system prompt|system message|prefix"
     r"|document|context|preamble|instructions|tool (?:list|definitions|schemas?))"
@@ -46,11 +47,11 @@ _SHARED = re.compile(
     r"|generated-shared-prefix"
     r"|prefix_repetition|few-shot)"
 )
-_MIXED = re.compile(
+_MIXED = lazy(
     r"(?i)short (?:chats?|prompts?|requests?).{0,60}(?:long|\d+k)|(?:long"
     r"|\d+k).{0,60}short (?:chats?|prompts?|requests?)"
 )
-_SEQUENTIAL = re.compile(
+_SEQUENTIAL = lazy(
     r"(?i)\b(?:one (?:request |prompt |row |call |item |by |after )+(?:at a time|one|another|the other)|one at a time"
     r"|sequential(?:ly)?|serially|single[- ]thread(?:ed)?|(?:awaits?|waits?) (?:for|until) (?:each|every|the)"
     r" (?:answer|response|reply|result|request)"
@@ -60,7 +61,7 @@ _SEQUENTIAL = re.compile(
     r"|in a (?:simple |plain |for |while )?loop\b|for \w+ in \w+: ?(?:requests|client|openai|httpx|chat|llm))"
 )
 _OF_A_PAGE = ("# HELP ", "# TYPE ", "# UNIT ")  # comments of a metrics page speak of requests, too
-_DIRECT = re.compile(r"\btext-generation-benchmark\b")
+_DIRECT = lazy(r"\btext-generation-benchmark\b")
 
 
 class ClientNotesKind:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.maps.info import parse_value
 from infradoc_rules.model import Fact
 
@@ -17,7 +18,7 @@ _ROWS = (
     ("target.version", re.compile(r"^vLLM Version: v?(\d[\w.+-]{0,30})")),
     ("torch_version", re.compile(r"^(?:PyTorch version: |\[pip3\] torch==)(\d[\w.+]{0,30})$")),
 )
-_OTHERS = re.compile(
+_OTHERS = lazy(
     r"^(?:OS|GCC version|Clang version|CMake version|Libc version|Python version|Python platform|Is CUDA available"
     r"|CUDA runtime version|CUDA_MODULE_LOADING set to|GPU models and configuration|CPU|Architecture"
     r"|Thread\(s\) per core|On-line CPU\(s\) list|Core\(s\) per socket|Socket\(s\)"

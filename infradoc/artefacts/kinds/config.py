@@ -24,19 +24,20 @@ from infradoc.sources.launch_files import (
 from infradoc.sources.launch_inspect import inspect_facts, inspected
 from infradoc.sources.launch_manifest import manifest_facts
 from infradoc.sources.launch_yaml import parsed
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
 _KEYS = frozenset().union(*TELLING.values())
 # A line that some document which we read must have; most YAML is none of them and is not parsed.
-_HEAD = re.compile(
+_HEAD = lazy(
     r"^(?:apiVersion|applications|llm_configs|model_loading_config|servingEngineSpec|apps):|^ *(?:- )?image: *(?:\S|$)"
 )
 _JSON_KEYS = ("HostConfig", "apiVersion", "apps", "engine_kwargs", "gpu_memory_utilization")
 _JSON_SIGNS = tuple(f'"{key}"' for key in _JSON_KEYS)
-_SCRIPT = re.compile(r"^module\.exports ?=|^export default \{")
-_SCRIPT_END = re.compile(r"^\}\)?;?\s*$")
+_SCRIPT = lazy(r"^module\.exports ?=|^export default \{")
+_SCRIPT_END = lazy(r"^\}\)?;?\s*$")
 _SCRIPT_LINES = 200
-_BARE_KEY = re.compile(r"(?m)([{,]\s*)(\w+) *:(?=\S)")
+_BARE_KEY = lazy(r"(?m)([{,]\s*)(\w+) *:(?=\S)")
 _READERS: tuple[Callable[[Any, str | None], Read], ...] = (
     inspect_facts,
     ray_facts,

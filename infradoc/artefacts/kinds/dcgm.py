@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from infradoc.artefacts.kinds.nvidia_state import reason_event, reasons_in, state_event
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
 MOST_SCRAPES = 500
-_SAMPLE = re.compile(r"^(DCGM_FI_\w+)\{([^{}]*)\} +([-+.\deE]+)")
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_SAMPLE = lazy(r"^(DCGM_FI_\w+)\{([^{}]*)\} +([-+.\deE]+)")
+_LABEL = lazy(r'(\w+)="([^"]*)"')
 # field -> (our field of gpu_state, factor); memory is in MiB, clocks in MHz
 _FIELDS: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_DEV_GPU_UTIL": ("utilization", 0.01),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,15 +10,16 @@ from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 from infradoc.sources.launch_container import option_facts
 from infradoc.sources.launch_manifest import container_facts
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 from infradoc_rules.patterns import LogScanner
 
-_BEGINS = re.compile(r"^Name: {2,}\S+$")
-_TOP = re.compile(r"^(?!INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL)[A-Z][\w -]{1,40}:(?: |$)")
-_CONTAINERS = re.compile(r"^(?:Init )?Containers:$")
-_KEY = re.compile(r"^(?P<indent> +)(?P<key>[^:]{1,80}):(?: +(?P<value>.*))?$")
-_SHM = re.compile(r"^ +/dev/shm from (\S+) ")
-_RESTARTS = re.compile(r"^ +Restart Count: +(\d+)$")
+_BEGINS = lazy(r"^Name: {2,}\S+$")
+_TOP = lazy(r"^(?!INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL)[A-Z][\w -]{1,40}:(?: |$)")
+_CONTAINERS = lazy(r"^(?:Init )?Containers:$")
+_KEY = lazy(r"^(?P<indent> +)(?P<key>[^:]{1,80}):(?: +(?P<value>.*))?$")
+_SHM = lazy(r"^ +/dev/shm from (\S+) ")
+_RESTARTS = lazy(r"^ +Restart Count: +(\d+)$")
 _MOST = 400  # lines of one pod
 _MOST_HEAD = 60  # lines above its containers
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-_STAMP_LINE = re.compile(
+from infradoc_rules.lazy_pattern import lazy
+
+_STAMP_LINE = lazy(
     r"^(?:#|=+|-+|\[)? ?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\w* )?(?:\w{3} +\d{1,2} )?(?:\d{4}-\d\d-\d\d[T ])?"
     r"\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [A-Z]{3,4})?(?: \d{4})?\]?(?: ?[=-]+)?$"
 )
-CAPTION = re.compile(
+CAPTION = lazy(
     r"(?i)^(?:#+|-+|=+|//)? ?(?:after |at |\+ ?|t ?= ?\+?)?(?P<n>\d+(?:\.\d+)?"
     r"|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve"
     r"|half an) ?(?P<unit>h|hrs?|hours?|m|min|mins|minutes?|days?)"
@@ -18,8 +20,8 @@ _COUNTS = {
     "a": 1.0, "an": 1.0, "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0,
     "eight": 8.0, "nine": 9.0, "ten": 10.0, "twelve": 12.0, "half an": 0.5,
 }  # fmt: skip
-ASKED = re.compile(r"^(?:[$#] ?)?(?:ps|top|docker|kubectl|free)\b.*?(?:# ?|; ?date.*)(?P<time>\d\d:\d\d(?::\d\d)?)\s*$")
-_SHORT = re.compile(r"^(?:#|-+|=+|\[)? ?\d\d:\d\d\]?(?: ?(?:UTC|[ap]m))?(?: ?[-=]+)?$")
+ASKED = lazy(r"^(?:[$#] ?)?(?:ps|top|docker|kubectl|free)\b.*?(?:# ?|; ?date.*)(?P<time>\d\d:\d\d(?::\d\d)?)\s*$")
+_SHORT = lazy(r"^(?:#|-+|=+|\[)? ?\d\d:\d\d\]?(?: ?(?:UTC|[ap]m))?(?: ?[-=]+)?$")
 _UNITS = {"h": 3600.0, "m": 60.0, "d": 86_400.0}
 
 

@@ -16,21 +16,22 @@ from infradoc.artefacts.kinds.tables import Row, percent_of, rows_of, size_of
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 from infradoc.sources.launch import launch_facts, system_of
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
-_STAMP = re.compile(r"(?:(\d{4}-\d\d-\d\d)[T ])?(?<![\d:])(\d\d:\d\d(?::\d\d)?)(?![\d:])")
-_TOP = re.compile(r"^top - (\d\d:\d\d:\d\d) up .*load average: ([\d.]+)")
-_LOAD = re.compile(r"load averages?: ([\d.]+)")
-_CPU = re.compile(r"^%?Cpu(?:\(s\)|\d+) *:.*?([\d.]+)[ %]*id")
-_TOP_REST = re.compile(r"^(?:Tasks|Threads):|^(?:[KMG]i?B )?(?:Mem|Swap) ?:.*(?:total|free|used)")
-_CPUS = re.compile(r"^CPU\(s\): +(\d+)$")
-_LSCPU = re.compile(
+_STAMP = lazy(r"(?:(\d{4}-\d\d-\d\d)[T ])?(?<![\d:])(\d\d:\d\d(?::\d\d)?)(?![\d:])")
+_TOP = lazy(r"^top - (\d\d:\d\d:\d\d) up .*load average: ([\d.]+)")
+_LOAD = lazy(r"load averages?: ([\d.]+)")
+_CPU = lazy(r"^%?Cpu(?:\(s\)|\d+) *:.*?([\d.]+)[ %]*id")
+_TOP_REST = lazy(r"^(?:Tasks|Threads):|^(?:[KMG]i?B )?(?:Mem|Swap) ?:.*(?:total|free|used)")
+_CPUS = lazy(r"^CPU\(s\): +(\d+)$")
+_LSCPU = lazy(
     r"^(?:Architecture|CPU op-mode|Byte Order|On-line CPU|Thread\(s\) per core|Core\(s\) per|Socket\(s\)|NUMA node"
     r"|Model name|Vendor ID|CPU max MHz|CPU min MHz)[^:]*:"
 )
-_NPROC = re.compile(r"^(?:[$#] *)?nproc(?: --all)?(?:[:=] *|: )?(\d+)?$")
-_SERIES = re.compile(r"(?i)^(?:rss|mem(?:ory)?|res|used)(?:_used|_rss|_usage)?[_ (]*(k|m|g)?i?b?(?:ytes)?\)?$")
-_WHEN = re.compile(
+_NPROC = lazy(r"^(?:[$#] *)?nproc(?: --all)?(?:[:=] *|: )?(\d+)?$")
+_SERIES = lazy(r"(?i)^(?:rss|mem(?:ory)?|res|used)(?:_used|_rss|_usage)?[_ (]*(k|m|g)?i?b?(?:ytes)?\)?$")
+_WHEN = lazy(
     r"(?i)^(?:t|ts|time|timestamp|date|elapsed|hour|hours|h|minute|min|t_s|t_min|uptime|day)(?:_?\(?[a-z]+\)?)?$"
 )
 _SPANS = {"h": 3600.0, "min": 60.0, "m": 60.0, "day": 86400.0, "d": 86400.0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, command_spans
 from infradoc.sources.launch import launch_facts, system_of
 from infradoc.sources.launch_shell import plain
+from infradoc_rules.lazy_pattern import lazy
 
 _PROMPT = (
     r"\s{0,12}(?:\++ |% |PS [^>]{0,80}> ?|[A-Z]:\\[^>]{0,80}> ?"
@@ -33,22 +33,22 @@ _WRAPPER = (
     r"|taskset|nice|stdbuf|timeout|setsid|uv +run|uvx|poetry +run|conda +run|nsys +profile|apptainer +\w+"
     r"|singularity +\w+|kubectl +(?:exec|run)|ssh|screen|tmux|(?:ba|z|)sh +-\w*c|wsl)(?= )"
 )
-_COMMAND = re.compile(f"^{_PROMPT}(?P<command>{_BEFORE}(?:{_PATH}{_PROGRAM}|{_WRAPPER}))")
-_PS = re.compile(
+_COMMAND = lazy(f"^{_PROMPT}(?P<command>{_BEFORE}(?:{_PATH}{_PROGRAM}|{_WRAPPER}))")
+_PS = lazy(
     r"^\S{1,40} +\d+ +(?:[\d.]+ +[\d.]+ +\d+ +\d+ +\S+ +\S+ +\S+ +[\d:]+|\d+ +\d+ +\S+ +\S+ +[\d:-]+) +(?P<command>.+)$"
 )
-_INLINE = re.compile(r"`([^`]{8,900})`")
+_INLINE = lazy(r"`([^`]{8,900})`")
 # Lines of a script that set the scene for the command below them.
-_SCENE = re.compile(
+_SCENE = lazy(
     r"^\s*(?:#|export |(?:set|module|source|ulimit|conda|cd|mkdir|setx|rem) |\$env:"
     r"|[A-Za-z_]\w*=(?:\S*|\"[^\"]*\")$)"
 )
 # What else stands between the head of a script and its command.
-_BODY = re.compile(
+_BODY = lazy(
     r"^\s*(?:echo|printf|sleep|date|hostname|pwd|cat|unset|trap|shopt|eval|ml|spack|mamba|pip|rm|chmod|if|fi|then|else|for|do"
     r"|done|while|nvidia-smi|wait|\[\[?|docker (?:pull|rm|stop|kill|login))(?: |$)|^\s*[A-Za-z_]\w*=.*$"
 )
-_SCRIPT = re.compile(r"^#(?:!|SBATCH )")
+_SCRIPT = lazy(r"^#(?:!|SBATCH )")
 _SCRIPT_LINES = 80
 _QUOTED_LINES = 40  # over which a quote of the command may go on
 

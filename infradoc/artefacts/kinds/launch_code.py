@@ -9,17 +9,18 @@ from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 from infradoc.sources.launch import comment_facts
 from infradoc.sources.launch_python import CALL, ENVIRON, call_end, code_facts, code_system, is_engine
+from infradoc_rules.lazy_pattern import lazy
 
 _LONGEST = 120  # lines of one call
-_BEGIN = re.compile(r"^\s*(?:\w+ ?(?:: ?[\w.\[\]]+ ?)?= ?)?(?:await |return )?(?:[\w.]{1,80}\(\s*)?$")
-_IMPORT = re.compile(r"^(?:from|import) (?:vllm|sglang|lmdeploy|tensorrt_llm)\b")
+_BEGIN = lazy(r"^\s*(?:\w+ ?(?:: ?[\w.\[\]]+ ?)?= ?)?(?:await |return )?(?:[\w.]{1,80}\(\s*)?$")
+_IMPORT = lazy(r"^(?:from|import) (?:vllm|sglang|lmdeploy|tensorrt_llm)\b")
 # Lines above a call that belong to the same piece of code.
-_SCENE = re.compile(
+_SCENE = lazy(
     r"^(?:(?:from|import) \w|#(?!#)|\s*os\.environ\[|\s*[A-Za-z_]\w* ?(?::[^=]{1,40})?= ?[\"'\d({\[TF]|\s*$"
     r"|if __name__|(?:async )?def \w+\([^)]*\).*:$)"
 )
 _SCENE_LINES = 60
-_FRAME = re.compile(r'^.{0,200}File "')
+_FRAME = lazy(r'^.{0,200}File "')
 
 
 class LaunchCodeKind:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Fact
 
-_DEVICE = re.compile(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f] (?P<what>[A-Z0-9][^:]{3,60}): (?P<name>.+)$")
-_COMPUTES = re.compile(r"VGA compatible controller|3D controller|Processing accelerators|Display controller")
-_MAKER = re.compile(r"NVIDIA|AMD/ATI|Advanced Micro Devices|Habana|Intel")
-_WIDTH = re.compile(r"^\s+Lnk(?P<which>Cap|Sta): ?.*?\bWidth x(?P<lanes>\d{1,2})\b")
+_DEVICE = lazy(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f] (?P<what>[A-Z0-9][^:]{3,60}): (?P<name>.+)$")
+_COMPUTES = lazy(r"VGA compatible controller|3D controller|Processing accelerators|Display controller")
+_MAKER = lazy(r"NVIDIA|AMD/ATI|Advanced Micro Devices|Habana|Intel")
+_WIDTH = lazy(r"^\s+Lnk(?P<which>Cap|Sta): ?.*?\bWidth x(?P<lanes>\d{1,2})\b")
 _SIGNS = ("LnkSta:", "LnkCap:")
 
 

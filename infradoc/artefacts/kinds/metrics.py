@@ -14,7 +14,6 @@ says of devices becomes `gpu_state` events.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
 from infradoc.model import Sample
 from infradoc.sources.mapping import PageMapper, UnknownPage
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Series, Value
 
 Labels = tuple[tuple[str, str], ...]
@@ -33,14 +33,14 @@ Labels = tuple[tuple[str, str], ...]
 STEP = 15.0  # seconds between scrapes that do not say when they were taken: the usual interval
 MAX_SCRAPES = 2_000
 _MOST_VALUES = 200  # label values of one signal that become facts
-_SAMPLE = re.compile(
+_SAMPLE = lazy(
     r"^(?P<name>[a-zA-Z_:](?:[\w:]*\w)?)(?P<labels>\{[^{}]*\})? +(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|Inf|NaN))"
     r"(?: +(?P<time>\d{9,16}(?:\.\d+)?))?\s*$"
 )
-_COMMENT = re.compile(r"^# (?:HELP|TYPE|UNIT|EOF)\b")
-_WHEN = re.compile(r"^#.*?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?")
-_CLOCK = re.compile(r"^#\D*(\d\d):(\d\d):(\d\d)\b")
-_OFFSET = re.compile(r"^#.*?\b(?:t|after) ?=? ?\+?(\d+(?:\.\d+)?) ?s\b")
+_COMMENT = lazy(r"^# (?:HELP|TYPE|UNIT|EOF)\b")
+_WHEN = lazy(r"^#.*?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?")
+_CLOCK = lazy(r"^#\D*(\d\d):(\d\d):(\d\d)\b")
+_OFFSET = lazy(r"^#.*?\b(?:t|after) ?=? ?\+?(\d+(?:\.\d+)?) ?s\b")
 _LOOK = {
     "llm_requests_running": "running",
     "llm_requests_waiting": "waiting",

@@ -6,12 +6,10 @@ backend of TensorRT-LLM keeps several signals in one gauge, told apart by a labe
 
 from __future__ import annotations
 
-import re
+from infradoc_rules.lazy_pattern import lazy
 
-_PREFIX = re.compile(
-    r"^(?P<head># (?:HELP|TYPE|UNIT) )?(?:ray_)?(?P<engine>vllm|sglang|lmdeploy|llamacpp)[_:](?=[a-z])"
-)
-_TRITON = re.compile(
+_PREFIX = lazy(r"^(?P<head># (?:HELP|TYPE|UNIT) )?(?:ray_)?(?P<engine>vllm|sglang|lmdeploy|llamacpp)[_:](?=[a-z])")
+_TRITON = lazy(
     r'^nv_trt_llm_(?:request|kv_cache_block)_metrics\{[^{}]*\b(?:request_type|kv_cache_block_type)="(?P<kind>\w+)"[^{}]*\}'
 )
 _TRITON_NAMES = {
@@ -20,8 +18,8 @@ _TRITON_NAMES = {
     "fraction": "trtllm_kv_cache_utilization",
     "tokens_per": "trtllm_kv_cache_tokens_per_block",
 }
-_TRITON_BLOCKS = re.compile(r'kv_cache_block_type="max"')
-_LIMIT = re.compile(
+_TRITON_BLOCKS = lazy(r'kv_cache_block_type="max"')
+_LIMIT = lazy(
     r'^(?:sglang:max_running_requests(?:\{[^{}]*\})?|nv_trt_llm_request_metrics\{[^{}]*request_type="max"[^{}]*\}) +'
     r"(?P<value>\d+(?:\.0)?)(?:\s|$)"
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from infradoc_rules.lazy_pattern import lazy
 
-_QUERY = re.compile(r"\bnvidia-smi\b.{0,200}--query-(?:gpu|compute-apps)=([\w.,]+)")
+_QUERY = lazy(r"\bnvidia-smi\b.{0,200}--query-(?:gpu|compute-apps)=([\w.,]+)")
 # A row of `noheader` above which no command tells the columns: the units say which readings some of its cells are.
-_PLAIN_CELL = re.compile(
+_PLAIN_CELL = lazy(
     r"^(?:\d{1,3}|(?:NVIDIA|Tesla|Quadro|GeForce|RTX) ?[\w .-]{1,60}|\d+ MiB|\d+(?:\.\d+)? W|\d+ %|\d+ MHz"
     r"|P\d+|GPU-[0-9a-f-]{8,40}|\[N/A\]|N/A|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?)$"
 )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from infradoc.artefacts.kinds.nvidia_state import process_event, reading, reason_event, reason_of, state_event
 from infradoc.artefacts.model import Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
-_TOP = re.compile(r"^=+ ?NVSMI LOG ?=+$|^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*$")
-_REASONS = re.compile(r"^\s*Clocks (?:Throttle|Event) Reasons(?: Counters)?\s*$")
-_PAIR = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/+-]{1,48}?)\s+: (?P<value>.*)$")
-_SECTION = re.compile(r"^(?P<indent>\s{4,})(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
+_TOP = lazy(r"^=+ ?NVSMI LOG ?=+$|^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*$")
+_REASONS = lazy(r"^\s*Clocks (?:Throttle|Event) Reasons(?: Counters)?\s*$")
+_PAIR = lazy(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/+-]{1,48}?)\s+: (?P<value>.*)$")
+_SECTION = lazy(r"^(?P<indent>\s{4,})(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
 # a paste may have lost the indentation of its first level, or all of it
-_HEADING = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
-_GPU = re.compile(r"^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:")
+_HEADING = lazy(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
+_GPU = lazy(r"^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:")
 # (a word of the section, key) -> field of gpu_state and the unit of a bare number
 _FIELDS: dict[tuple[str, str], str] = {
     ("", "Product Name"): "name",
@@ -39,7 +39,7 @@ _FIELDS: dict[tuple[str, str], str] = {
 }
 _LANES = {("PCIe Generation", "Current"): "pcie_generation", ("PCIe Generation", "Max"): "pcie_generation_max"}
 _LANES |= {("Link Width", "Current"): "pcie_width", ("Link Width", "Max"): "pcie_width_max"}
-_UNCORRECTED = re.compile(r"^(?:DRAM|SRAM) Uncorrectable|^Double Bit(?: ECC)?$|Uncorrectable Error$")
+_UNCORRECTED = lazy(r"^(?:DRAM|SRAM) Uncorrectable|^Double Bit(?: ECC)?$|Uncorrectable Error$")
 
 
 def spans(lines: Sequence[str]) -> list[Span]:

@@ -17,20 +17,21 @@ from infradoc.artefacts.kinds.nvidia_state import (
 )
 from infradoc.artefacts.model import Segment
 from infradoc.artefacts.spans import Span
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
 MOST_ROWS = 4_000  # of a longer series every n-th row is kept
-_COLUMN = re.compile(
+_COLUMN = lazy(
     r"^(?:timestamp|index|name|gpu_name|uuid|gpu_uuid|pci\.bus_id|pstate|pid|process_name|(?:utilization|memory|power|"
     r"temperature|clocks|ecc|fan|retired_pages|pcie|clocks_(?:throttle|event)_reasons|remapped_rows|enforced|used_gpu_memory"
     r"|driver_version|count|compute_cap|mig|display_\w+|persistence_mode)[\w.]*)(?: \[[\w%]+\])?$"
 )
 # A query for one reading: a header with its unit, and rows of nothing else.
-_ONE_COLUMN = re.compile(
+_ONE_COLUMN = lazy(
     r"^(?:utilization\.gpu|memory\.(?:used|free)|power\.draw|temperature\.gpu|clocks\.(?:sm|gr)) ?(?:\[[\w%]+\])$"
 )
-_ONE_CELL = re.compile(r"^ *\d+(?:\.\d+)? ?(?:MiB|%|W|MHz)?$")
-_UNIT = re.compile(r" \[([\w%]+)\]$")
+_ONE_CELL = lazy(r"^ *\d+(?:\.\d+)? ?(?:MiB|%|W|MHz)?$")
+_UNIT = lazy(r" \[([\w%]+)\]$")
 _CSV_FIELDS = {
     "utilization.gpu": ("utilization", "%"),
     "memory.used": ("used_bytes", "MiB"),
@@ -69,8 +70,8 @@ _DMON = {
     "pclk": ("clock_hertz", "MHz"),
     "fb": ("used_bytes", "MiB"),
 }
-_DMON_HEAD = re.compile(r"^#\s*(?:Date\s+Time\s+)?gpu\s+(?:pwr|pid|sm|fb|gtemp|temp|mclk|pviol)\b", re.IGNORECASE)
-_DMON_ROW = re.compile(r"^\s*(?:\d{8}\s+\d\d:\d\d:\d\d\s+)?\d+\s+(?:[-\w.]+\s*){2,}$")
+_DMON_HEAD = lazy(r"^#\s*(?:Date\s+Time\s+)?gpu\s+(?:pwr|pid|sm|fb|gtemp|temp|mclk|pviol)\b", re.IGNORECASE)
+_DMON_ROW = lazy(r"^\s*(?:\d{8}\s+\d\d:\d\d:\d\d\s+)?\d+\s+(?:[-\w.]+\s*){2,}$")
 
 
 def spans(lines: Sequence[str]) -> list[Span]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from infradoc.artefacts.model import Segment
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
-_NUMBER = re.compile(r"^\[?(?P<n>-?\d+(?:\.\d+)?) ?(?P<unit>MiB|GiB|KiB|MB|GB|%|W|mW|C|MHz|us)?\]?$")
+_NUMBER = lazy(r"^\[?(?P<n>-?\d+(?:\.\d+)?) ?(?P<unit>MiB|GiB|KiB|MB|GB|%|W|mW|C|MHz|us)?\]?$")
 _SCALE = {"MiB": 1 << 20, "GiB": 1 << 30, "KiB": 1 << 10, "MB": 10**6, "GB": 10**9, "MHz": 1e6, "%": 0.01, "mW": 1e-3}
 _SCALE["us"] = 1e-6
 # Bits of the mask that `clocks_event_reasons.active` prints; the names are those of the live source.

@@ -8,26 +8,27 @@ from collections.abc import Sequence
 from infradoc.artefacts.kinds.nvidia_state import process_event, reading, state_event
 from infradoc.artefacts.model import Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d"
-_DEVICE = re.compile(
+_DEVICE = lazy(
     rf"^\|\s+(?P<gpu>\d+|N/A)\s+(?P<name>\S.*?)\s+(?:On|Off|N/A|ERR!)?\s*\|\s*(?P<bus>{_BUS})\s+(?:On|Off|N/A)\s*\|\s*(?P<ecc>[\w/!]+)"
 )
-_READINGS = re.compile(
+_READINGS = lazy(
     r"^\|\s*(?P<fan>[\w/%!.]+)\s+(?P<temp>\d+C|N/A|ERR!|Unkno?w?n?\S*)\s+(?P<perf>P\d+|N/A|ERR!|Unkno?w?n?\S*)\s+"
     r"(?P<power>[\d.]+W|N/A|ERR!|Unkno?w?n?\S*)\s*/\s*(?P<cap>[\d.]+W|N/A|ERR!|Unkno?w?n?\S*)\s*\|"
     r"\s*(?P<used>\d+MiB|N/A|ERR!|Unkno\S*)(?:\s*/\s*(?P<total>\d+MiB|N/A|ERR!|Unkno\S*))?\s*\|\s*(?P<util>\d+%|N/A|ERR!|Unkno\S*)"
 )
-_PROCESS = re.compile(
+_PROCESS = lazy(
     r"^\|\s+(?P<gpu>\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(?P<pid>\d+)\s+(?:C\+G|C|G|M\+C)\s+(?P<name>\S.*?)\s+(?P<size>\d+MiB|N/A)\s*\|"
 )
-_HEAD = re.compile(
+_HEAD = lazy(
     r"^\|\s*(?:NVIDIA-SMI\b|GPU\s+Name\b|Fan\s+Temp\b|Processes:|GPU\s+GI\b|GPU\s+PID\b|ID\s+ID\b|No running processes)"
 )
-_DATE = re.compile(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: [AP]M)?(?: \w+)? \d{4}$")
-_BORDER = re.compile(r"^[|+][-=+|\s]{3,}[|+]?\s*$")
-_MIG_MODE = re.compile(r"^\|\s+(?:\|\s+)?\|?[\s|]*(?:MIG M\.|Disabled\*?|Enabled\*?|N/A|Usage)\s*\|\s*$")
+_DATE = lazy(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: [AP]M)?(?: \w+)? \d{4}$")
+_BORDER = lazy(r"^[|+][-=+|\s]{3,}[|+]?\s*$")
+_MIG_MODE = lazy(r"^\|\s+(?:\|\s+)?\|?[\s|]*(?:MIG M\.|Disabled\*?|Enabled\*?|N/A|Usage)\s*\|\s*$")
 
 
 def spans(lines: Sequence[str]) -> list[Span]:

@@ -8,12 +8,13 @@ from statistics import median
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
-_HEAD = re.compile(r"^\s*(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix)")
-_MATRIX = re.compile(r"^\s*(?P<way>Uni|Bi)directional P2P=(?P<state>Enabled|Disabled) Bandwidth\b.*\(GB/s\)")
-_ROW = re.compile(r"^\s*(?P<device>\d+)(?P<cells>(?:\s+\d+(?:\.\d+)?)+)\s*$")
-_OWN = re.compile(
+_HEAD = lazy(r"^\s*(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix)")
+_MATRIX = lazy(r"^\s*(?P<way>Uni|Bi)directional P2P=(?P<state>Enabled|Disabled) Bandwidth\b.*\(GB/s\)")
+_ROW = lazy(r"^\s*(?P<device>\d+)(?P<cells>(?:\s+\d+(?:\.\d+)?)+)\s*$")
+_OWN = lazy(
     r"^\s*(?:$|Device[: ]|Device=|\*{3}NOTE|So you can see|NOTE:|P2P[ =]|D\\D|GPU\s+\d|CPU\s+\d"
     r"|Unidirectional|Bidirectional)"
 )

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
-_PROCESS = re.compile(r"^Process (?P<pid>\d+): (?P<command>.+)$")
-_THREAD = re.compile(
+_PROCESS = lazy(r"^Process (?P<pid>\d+): (?P<command>.+)$")
+_THREAD = lazy(
     r"^(?:Thread|Current thread) (?:0x)?(?P<id>[\da-fA-F]+)"
     r"(?: \((?P<state>idle|active|active\+gil|most recent call first)\))?"
     r'(?:: "?(?P<name>[^"]*)"?)?:?$'
 )
-_FRAME = re.compile(r"^ {2,}(?P<function>[^\s(]+|<\w+>) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
-_FAULT = re.compile(r'^ {2}File "(?P<file>[^"]+)", line \d+,? in (?P<function>\S+)')
-_SUMMARY = re.compile(r"^(?:Total Samples|Collecting samples from|Sampling process)\b|^GIL: +[\d.]+%, Active:")
-_HEAD = re.compile(r"^\s*%Own\s+%Total\b")
-_ROW = re.compile(
+_FRAME = lazy(r"^ {2,}(?P<function>[^\s(]+|<\w+>) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
+_FAULT = lazy(r'^ {2}File "(?P<file>[^"]+)", line \d+,? in (?P<function>\S+)')
+_SUMMARY = lazy(r"^(?:Total Samples|Collecting samples from|Sampling process)\b|^GIL: +[\d.]+%, Active:")
+_HEAD = lazy(r"^\s*%Own\s+%Total\b")
+_ROW = lazy(
     r"^\s*(?P<own>[\d.]+)%\s+(?P<total>[\d.]+)%\s+(?:[\d.]+s\s+[\d.]+s\s+)?(?P<function>\S+)"
     r"(?: \((?P<file>[^()]*)\))?\s*$"
 )
-_COLLAPSED = re.compile(r"^(?P<stack>\S[^;]*(?:;[^;]+){2,}) (?P<count>\d+)$")
-_LOCALS = re.compile(r"^ {4,}(?:Arguments:|Locals:|\w+: )")
+_COLLAPSED = lazy(r"^(?P<stack>\S[^;]*(?:;[^;]+){2,}) (?P<count>\d+)$")
+_LOCALS = lazy(r"^ {4,}(?:Arguments:|Locals:|\w+: )")
 _MOST = 200
 
 

@@ -9,14 +9,15 @@ from infradoc.artefacts.kinds.score import LOWER_IS_BETTER, Score
 from infradoc.artefacts.kinds.score_tables import score_tables
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
-_SAMPLE = re.compile(
+_SAMPLE = lazy(
     r"(?i)^\s*(?:[-*#]\s*)?(?:prompt|sample|case|query|question|output|answer|request|q|a)\s*#?\d+\s*(?:->|=>|:|：|→)\s*(?P<text>.+)$"
 )
-_SPECIAL = re.compile(r"^(?:\s*<(?:unk|pad|\|endoftext\||0x00)>\s*){5,}$", re.IGNORECASE)
+_SPECIAL = lazy(r"^(?:\s*<(?:unk|pad|\|endoftext\||0x00)>\s*){5,}$", re.IGNORECASE)
 _DECORATION = frozenset("-=_*.#~+ \n\t|")
-_SAME_WORD = re.compile(r"(?:^|\W)([^\W\d_]{1,12})(?:\W{1,3}\1){14,}\W*$")
+_SAME_WORD = lazy(r"(?:^|\W)([^\W\d_]{1,12})(?:\W{1,3}\1){14,}\W*$")
 _TAIL = 600  # characters of an answer's end
 _RUN = 10  # equal characters; an answer of fewer may be meant
 

@@ -11,12 +11,12 @@ output_invalid            an answer that is no language
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 
 from infradoc.artefacts.kinds import response_body, response_line
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, json_spans
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event
 
 _SIGNS = (
@@ -42,7 +42,7 @@ _SIGNS = (
     "BadRequestError",
     "exceed",
 )
-_STREAM = re.compile(r"^data: (\{.*\})\s*$")
+_STREAM = lazy(r"^data: (\{.*\})\s*$")
 _MOST = 5_000  # bodies of one text
 
 

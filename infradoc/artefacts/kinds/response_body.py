@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infradoc.artefacts.kinds.quality import invalid_output
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 from infradoc_rules.patterns import length_error
 
-_LENGTH = re.compile(r"^(?:length|max_tokens|max_length|max_output_tokens|MAX_TOKENS|model_length|limit)$")
-_BY_ITSELF = re.compile(
-    r"^(?:stop|eos|eos_token|stop_sequence|end_turn|tool_calls|function_call|tool_use|word|completed)$"
-)
+_LENGTH = lazy(r"^(?:length|max_tokens|max_length|max_output_tokens|MAX_TOKENS|model_length|limit)$")
+_BY_ITSELF = lazy(r"^(?:stop|eos|eos_token|stop_sequence|end_turn|tool_calls|function_call|tool_use|word|completed)$")
 # As gateways and hosted services word it; the engines' own words are in their log patterns.
-_GATEWAY = re.compile(
+_GATEWAY = lazy(
     r"(?i)(?:maximum|max) (?:context|input|sequence) length (?:is|of) (?P<limit>\d+)[^\d].{0,120}?"
     r"(?P<tokens>\d+) (?:\w+ )?tokens"
 )
-_OVER = re.compile(r"context_length_exceeded|exceed_context_size|context window|ContextWindowExceeded")
+_OVER = lazy(r"context_length_exceeded|exceed_context_size|context window|ContextWindowExceeded")
 _ANSWER_KEYS = (
     "choices",
     "generated_text",
@@ -37,7 +35,7 @@ _PROMPT = ("prompt_tokens", "input_tokens", "prompt_eval_count", "tokens_evaluat
 _OUTPUT = ("completion_tokens", "output_tokens", "generated_tokens", "eval_count", "tokens_predicted")
 _CUTS = ("truncate", "truncate_prompt_tokens", "truncation")
 _OVERLOADED = frozenset({429, 503})
-_WORD = re.compile(r"\S+")
+_WORD = lazy(r"\S+")
 
 
 def is_body(value: object) -> bool:

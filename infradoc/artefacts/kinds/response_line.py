@@ -7,33 +7,28 @@ from dataclasses import replace
 
 from infradoc.artefacts.kinds.quality import invalid_output
 from infradoc.artefacts.kinds.response_body import reason_of, refusal_in
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
 _LINE = 16_384  # characters of a line that are looked at
-_REASON = re.compile(
+_REASON = lazy(
     r"(?:finish|stop|done)(?:ed)?[_ ]?reason['\"]?\s*[=:]\s*(?:<\w+\.|\{['\"]type['\"]: )?['\"]?(?P<reason>[A-Za-z_]+)"
 )
-_SHORT = re.compile(r"\bfinish=(?P<reason>length|stop|eos_token)\b")
-_TALLY = re.compile(
-    r"['\"]?\b(?P<reason>length|stop|max_tokens|eos_token|tool_calls)\b['\"]?\s*[:=]\s*(?P<count>\d{1,9})\b"
-)
-_TALLIED = re.compile(r"(?i)finish[_ ]?reasons?|stop[_ ]?reasons?|\bCounter\(\{")
-_CLIENT = re.compile(
+_SHORT = lazy(r"\bfinish=(?P<reason>length|stop|eos_token)\b")
+_TALLY = lazy(r"['\"]?\b(?P<reason>length|stop|max_tokens|eos_token|tool_calls)\b['\"]?\s*[:=]\s*(?P<count>\d{1,9})\b")
+_TALLIED = lazy(r"(?i)finish[_ ]?reasons?|stop[_ ]?reasons?|\bCounter\(\{")
+_CLIENT = lazy(
     r"(?:Error(?: code)?: 4\d\d|BadRequestError|ContextWindowExceeded|UnprocessableEntity|HTTPStatusError|HTTPError"
     r"|ResponseError|GenerationError|ValidationError|APIStatusError|ApiError|APIError|status_?code[=: ]+4\d\d"
     r"|HTTP/[12](?:\.\d)? 4\d\d|HTTP 4\d\d|\b4(?:00|13|22) (?:Bad Request|Unprocessable)|\"(?:error|message|detail)\":)"
 )
-_OUTPUT = re.compile(
-    r"(?:completion_tokens|output_tokens|eval_count|generated_tokens|\btokens)['\"]?\s*[=:]\s*(?P<n>\d+)"
-)
-_PROMPT = re.compile(r"(?:prompt_tokens|input_tokens|prompt_eval_count)['\"]?\s*[=:]\s*(?P<n>\d+)")
-_ASKED = re.compile(
-    r"(?:max_tokens|max_new_tokens|max_completion_tokens|n_predict|num_predict)['\"]?\s*[=:]\s*(?P<n>\d+)"
-)
-_TEXT = re.compile(r"\b(?:text|content)['\"]?\s*[=:]\s*(?P<q>['\"])(?P<text>.*?)(?<!\\)(?P=q)\s*[,)}]")
+_OUTPUT = lazy(r"(?:completion_tokens|output_tokens|eval_count|generated_tokens|\btokens)['\"]?\s*[=:]\s*(?P<n>\d+)")
+_PROMPT = lazy(r"(?:prompt_tokens|input_tokens|prompt_eval_count)['\"]?\s*[=:]\s*(?P<n>\d+)")
+_ASKED = lazy(r"(?:max_tokens|max_new_tokens|max_completion_tokens|n_predict|num_predict)['\"]?\s*[=:]\s*(?P<n>\d+)")
+_TEXT = lazy(r"\b(?:text|content)['\"]?\s*[=:]\s*(?P<q>['\"])(?P<text>.*?)(?<!\\)(?P=q)\s*[,)}]")
 _WORDS = ("length", "context", "exceed", "ContextWindow", "must be", "must have")
 _REACHED = "length limit was reached"  # of a client that parses answers into a schema
-_NO_TOKENS = re.compile(r"token_ids=(?:\[\]|\(\)|array\('l'\))")
+_NO_TOKENS = lazy(r"token_ids=(?:\[\]|\(\)|array\('l'\))")
 
 
 def telling(line: str) -> bool:

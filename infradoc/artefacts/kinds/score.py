@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-REFERENCE = re.compile(
+from infradoc_rules.lazy_pattern import lazy
+
+REFERENCE = lazy(
     r"(?i)\b(?:ref(?:erence)?|base(?:line)?|original|official|bf16|fp16|fp32|bfloat16|float16|full[ _]precision"
     r"|unquantized|expected|published|reported|before|vanilla)\b|base_|原始|基线|官方"
 )
-QUANTIZED = re.compile(
+QUANTIZED = lazy(
     r"(?i)awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|\bq[2-8]_|\bquant|-quant|measured|served|\bours\b|after"
     r"|量化|实测|bnb|4bit|8bit|4-bit|8-bit"
 )
-LOWER_IS_BETTER = re.compile(r"(?i)ppl|perplexity|wer\b|loss|bits_per_byte")
+LOWER_IS_BETTER = lazy(r"(?i)ppl|perplexity|wer\b|loss|bits_per_byte")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infradoc.artefacts.kinds.score import LOWER_IS_BETTER, is_quantized
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, json_spans
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
-_PLAIN = re.compile(r"(?i)\b(?:kv_cache_)?(?:dtype|quantization)=(?:auto|none|bfloat16|float16|half)\b")
+_PLAIN = lazy(r"(?i)\b(?:kv_cache_)?(?:dtype|quantization)=(?:auto|none|bfloat16|float16|half)\b")
 _MOST = 500  # scores of one file; leaderboards have a hundred subtasks
 
 

@@ -9,26 +9,27 @@ import re
 from collections.abc import Sequence
 
 from infradoc.artefacts.kinds.score import QUANTIZED, REFERENCE, Score
+from infradoc_rules.lazy_pattern import lazy
 
-_LM_EVAL = re.compile(
+_LM_EVAL = lazy(
     r"^\|\s*(?P<task>[\w./ -]*?)\s*\|.*\|(?P<metric>[\w,@.-]+)\s*\|\s*[↑↓]?\s*\|\s*(?P<score>[\d.]+)\s*\|\s*±"
 )
-_LM_MODEL = re.compile(r"\b(?:pretrained|model|path|checkpoint)=(?P<model>[^,)\s]+)(?P<rest>[^)]*)")
-_CAPTION = re.compile(r"^\s*(?P<name>[^|{}\[\]]{2,60}?)\s*(?:results?|scores?|结果)?\s*[:：]\s*$")
-_ITEM = re.compile(
+_LM_MODEL = lazy(r"\b(?:pretrained|model|path|checkpoint)=(?P<model>[^,)\s]+)(?P<rest>[^)]*)")
+_CAPTION = lazy(r"^\s*(?P<name>[^|{}\[\]]{2,60}?)\s*(?:results?|scores?|结果)?\s*[:：]\s*$")
+_ITEM = lazy(
     r"^\s*[-*>]?\s*(?P<task>[A-Za-z][\w ./-]{1,40}?)\s*[:：=]\s*(?P<score>\d+(?:\.\d+)?)\s*%?"
     r"(?:\s*[,(（]?\s*(?:vs\.?|official|reference|baseline|bf16|fp16|base)\s*[:=]?\s*(?P<ref>\d+(?:\.\d+)?).*)?$"
 )
-_NAMED = re.compile(
+_NAMED = lazy(
     r"(?i)^\s*[-*>]?\s*(?P<label>[A-Za-z][\w ./-]{1,40}?)\s*[:：]\s*(?P<metric>ppl|perplexity|acc(?:uracy)?|score)"
     r"\s*[:=]?\s*(?P<score>\d+(?:\.\d+)?)\s*%?\s*$"
 )
-_FORMAT = re.compile(
+_FORMAT = lazy(
     r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)"
     r"(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b"
 )
-_AUTO = re.compile(r"\bauto\b")
-_WHOLE = re.compile(r"(?i)\b(?:bf16|fp16|fp32|bfloat16|float16|unquantized|original|baseline)\b")
+_AUTO = lazy(r"\bauto\b")
+_WHOLE = lazy(r"(?i)\b(?:bf16|fp16|fp32|bfloat16|float16|unquantized|original|baseline)\b")
 
 
 def lm_eval(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:

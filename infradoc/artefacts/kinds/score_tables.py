@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from infradoc.artefacts.kinds.score import LOWER_IS_BETTER, QUANTIZED, REFERENCE, Score
 from infradoc.artefacts.kinds.score_lists import labelled, listed, lm_eval
+from infradoc_rules.lazy_pattern import lazy
 
-_TASK = re.compile(
-    r"(?i)^\s*\|?\s*(?:task|tasks|benchmark|metric|dataset|eval|bench|test|model|acc|variant|评测|任务)\b"
-)
-_CELL = re.compile(r"\s*\|\s*|\t+|\s{2,}")
-_NUMBER = re.compile(r"^\*{0,2}(?P<n>\d+(?:\.\d+)?)\s*%?\*{0,2}$")
+_TASK = lazy(r"(?i)^\s*\|?\s*(?:task|tasks|benchmark|metric|dataset|eval|bench|test|model|acc|variant|评测|任务)\b")
+_CELL = lazy(r"\s*\|\s*|\t+|\s{2,}")
+_NUMBER = lazy(r"^\*{0,2}(?P<n>\d+(?:\.\d+)?)\s*%?\*{0,2}$")
 # What a model costs is no score: less of it is no loss of quality.
-_COST = re.compile(
+_COST = lazy(
     r"(?i)mem(?:ory)?\b|\bsize\b|speed|latency|throughput|tokens?\b|tok/s|req/s|\btime\b|\b[GM]i?B\b|param|\bnum\b|\bcount\b"
     r"|samples?\b|\bbits?\b|\bms\b|seconds?|ttft|tpot|itl\b|batch|version|shots?\b|stderr|step|epoch|延迟|吞吐|显存|速度"
     r"|prefill|decode|\b(?:pp|tg)\s?\d+|flops|bandwidth|concurren|requests?\b|per sec|/s\b|prompt eval|eval rate"
@@ -22,13 +20,13 @@ _COST = re.compile(
     r"|disk|kl[ _-]?div"
     r"|\b(?:gpus?|cards?|devices?|nodes?|threads?|workers?|layers|users?|vram|tp|pp|dp|context|length|hours?)\b"
 )
-_ACCURACY = re.compile(
+_ACCURACY = lazy(
     r"(?i)score|acc(?:uracy)?\b|exact|pass@|correct|\bmarks?\b|\bf1\b|bleu|rouge|gsm8k|mmlu|gpqa|aime|arc[_-]|hellaswag|human_?eval"
     r"|mbpp|winogrande|piqa|boolq|truthful|ceval|c-eval|cmmlu|livecode|swe-|math|ifeval|bbh|mt-?bench|perplexity|\bppl\b|wer\b"
 )
 _MOST = 100.0  # percent; few scores go above, and their tables say that they are scores
-_ABOVE = re.compile(r"(?i)score|elo\b|\bmme\b|ocr")
-_CACHE = re.compile(
+_ABOVE = lazy(r"(?i)score|elo\b|\bmme\b|ocr")
+_CACHE = lazy(
     r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$|^quant[_ -]?policy$"
 )
 _RULES = frozenset("|-: +=")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_SIZE = re.compile(r"^(?P<number>\d+(?:[.,]\d+)?) ?(?P<unit>[kKmMgGtT])?(?P<binary>i)?[bB]?$")
+from infradoc_rules.lazy_pattern import lazy
+
+_SIZE = lazy(r"^(?P<number>\d+(?:[.,]\d+)?) ?(?P<unit>[kKmMgGtT])?(?P<binary>i)?[bB]?$")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

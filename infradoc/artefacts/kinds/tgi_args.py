@@ -5,19 +5,19 @@ In a JSON record all of these lines are one message: it is claimed whole, with t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.patterns import LogScanner
 
-_OPENS = re.compile(r"\bArgs \{\s*$")
-_WHOLE = re.compile(r"\bArgs \{\s*\n")
-_MARK = re.compile(r"\bArgs \{")
-_CLOSES = re.compile(r"^\s{0,3}\}\s*$")
+_OPENS = lazy(r"\bArgs \{\s*$")
+_WHOLE = lazy(r"\bArgs \{\s*\n")
+_MARK = lazy(r"\bArgs \{")
+_CLOSES = lazy(r"^\s{0,3}\}\s*$")
 _MOST_LINES = 400  # the longest block so far (3.3) has some 170
-_WITHIN = re.compile(r"(\(|\[|\{) +")
+_WITHIN = lazy(r"(\(|\[|\{) +")
 
 
 class TgiArgsKind:

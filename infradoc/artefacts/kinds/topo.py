@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span, runs
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 
-_DEVICE = re.compile(r"^(?:GPU|NIC)\d+$|^(?:mlx\d|bnxt_re|irdma|efa|hfi1)_?\w*$")
-_LINK = re.compile(r"^(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX|PSB|XGMI)$")
-_LEGEND = re.compile(r"^\s*(?:Legend:|NIC Legend:|NIC\d+: \S+|(?:X|SYS|NODE|PHB|PXB|PIX|NV#)\s+= )")
+_DEVICE = lazy(r"^(?:GPU|NIC)\d+$|^(?:mlx\d|bnxt_re|irdma|efa|hfi1)_?\w*$")
+_LINK = lazy(r"^(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX|PSB|XGMI)$")
+_LEGEND = lazy(r"^\s*(?:Legend:|NIC Legend:|NIC\d+: \S+|(?:X|SYS|NODE|PHB|PXB|PIX|NV#)\s+= )")
 
 
 class TopologyKind:

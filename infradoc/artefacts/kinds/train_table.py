@@ -12,22 +12,23 @@ from dataclasses import dataclass
 
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Value
 
-_SECONDS = re.compile(
+_SECONDS = lazy(
     r"(?i)^(?:(?:s|secs?|seconds|time)\s*(?:/|per)\s*(?:it|iter|iteration|step)\b.*"
     r"|(?:step|iter(?:ation)?)[ _]?time\b.*|每步(?:耗时|时间).*|步时.*)$"
 )
-_MILLISECONDS = re.compile(r"(?i)\bms\b|毫秒")
-_LOSS = re.compile(r"(?i)^(?:(?:first|initial|train(?:ing)?)[ _])*loss$|^(?:初始|训练)?损失$")
-_RATE = re.compile(r"(?i)^samples?\s*(?:/|per)\s*s(?:ec(?:ond)?)?$")
-_ACCUMULATION = re.compile(r"(?i)accum\w*|\bgas?\b|梯度累[积加]")
-_COUNT = re.compile(r"^\**\s*(\d{1,5})\s*\**$")
-_IN_TEXT = re.compile(r"(?i)(?:accum\w*|\bgas?\b|梯度累[积加]\w*)\W{0,4}(\d{1,5})\b")
-_NUMBER = re.compile(r"^\**\s*(\d+(?:\.\d+)?)\s*(?:ms|s|secs?)?\s*\**$")
+_MILLISECONDS = lazy(r"(?i)\bms\b|毫秒")
+_LOSS = lazy(r"(?i)^(?:(?:first|initial|train(?:ing)?)[ _])*loss$|^(?:初始|训练)?损失$")
+_RATE = lazy(r"(?i)^samples?\s*(?:/|per)\s*s(?:ec(?:ond)?)?$")
+_ACCUMULATION = lazy(r"(?i)accum\w*|\bgas?\b|梯度累[积加]")
+_COUNT = lazy(r"^\**\s*(\d{1,5})\s*\**$")
+_IN_TEXT = lazy(r"(?i)(?:accum\w*|\bgas?\b|梯度累[积加]\w*)\W{0,4}(\d{1,5})\b")
+_NUMBER = lazy(r"^\**\s*(\d+(?:\.\d+)?)\s*(?:ms|s|secs?)?\s*\**$")
 _RULE = frozenset("|-: +")
-_NOTEBOOK = re.compile(r"^\W{0,4}(?P<count>Step|Epoch)\W+Training Loss\b(?P<held_out>\W+Validation Loss\b)?")
-_LOGGED = re.compile(r"^\W{0,4}(?P<count>\d+)[\s|]+(?P<loss>\d+\.\d+|nan|No log)(?:[\s|]+(?P<held_out>\d+\.\d+|nan))?")
+_NOTEBOOK = lazy(r"^\W{0,4}(?P<count>Step|Epoch)\W+Training Loss\b(?P<held_out>\W+Validation Loss\b)?")
+_LOGGED = lazy(r"^\W{0,4}(?P<count>\d+)[\s|]+(?P<loss>\d+\.\d+|nan|No log)(?:[\s|]+(?P<held_out>\d+\.\d+|nan))?")
 
 
 @dataclass(frozen=True, slots=True)

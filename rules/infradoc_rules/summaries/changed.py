@@ -7,12 +7,12 @@ that call themselves old. Only what both state counts: what one leaves out may b
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infradoc_rules.knobs import knob_table
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 from infradoc_rules.summaries.start import first_served, is_fatal
 
@@ -35,8 +35,8 @@ NAMES = (
 _MEASURED = frozenset({"kv_pool_tokens", "kv_host_cache", "stats_interval"})
 _HOST = frozenset({"driver_version"})  # of the machine: any later statement counts, whoever started in between
 _STATED = frozenset({"flag", "config", "file"})
-_OLD = re.compile(r"(?i)(?:^|[^a-z])(?:old|before|prev|previous|good|yesterday|bak|original)(?:[^a-z]|$)")
-_SECRET = re.compile(r"(?i)key|token|secret|passw|credential")
+_OLD = lazy(r"(?i)(?:^|[^a-z])(?:old|before|prev|previous|good|yesterday|bak|original)(?:[^a-z]|$)")
+_SECRET = lazy(r"(?i)key|token|secret|passw|credential")
 # Anything of these between two launch lines makes them two starts: one start prints several such lines.
 _MOVED = frozenset(
     {

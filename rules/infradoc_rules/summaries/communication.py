@@ -6,16 +6,16 @@ the artefacts show the faster one: NVLink in the topology, RDMA cards on the hos
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.links import Account, isolated, nodes_of, ranks_of, slow_bus, via
 
 _OWN = frozenset({"nccl_transport", "nccl_ready", "nccl_network", "topology_link", "p2p_disabled", "nccl_bandwidth"})
-_FABRIC_GPUS = re.compile(r"(?i)SXM|HGX|\b[HB][12]00\b|\bH800\b|\bA800\b|\bGB200\b")
-_IPOIB = re.compile(r"(?:^|[\]\s])ib[\w-]*:")
-_VIRTUAL = re.compile(r"\](?:docker|virbr|br-|veth|tailscale|tun|wg|cni|flannel)")
+_FABRIC_GPUS = lazy(r"(?i)SXM|HGX|\b[HB][12]00\b|\bH800\b|\bA800\b|\bGB200\b")
+_IPOIB = lazy(r"(?:^|[\]\s])ib[\w-]*:")
+_VIRTUAL = lazy(r"\](?:docker|virbr|br-|veth|tailscale|tun|wg|cni|flannel)")
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:

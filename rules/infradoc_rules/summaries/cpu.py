@@ -12,28 +12,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.load import fact
 from infradoc_rules.values import number
 
-_FRONT = re.compile(
+_FRONT = lazy(
     r"(?i)api[_ ]?serv|^vllm$|tokenizer_?m|sglang::(?:de)?tok|detokenizer|uvicorn|gunicorn|hypercorn|router"
     r"|orchestrator|litellm|proxyactor|serve:|http|openai|frontend|vllm serve|lmdeploy serve|trtllm-serve|envoy|nginx"
 )
-_ENGINE = re.compile(
+_ENGINE = lazy(
     r"(?i)engine_?cor|schedul|worker|pt_main_thread|model_?server|text-generation-server|rank|llama-server|ollama_llama|executor"
     r"|multiprocessing\.spawn|spawn_main"
 )
-_TOKENIZE = re.compile(
+_TOKENIZE = lazy(
     r"(?i)(?:^|[\s_.:/])(?:_?tokenize\w*|_?(?:batch_)?encode(?:_plus|_batch|_fast|_special_tokens|_chat\w*)?"
     r"|apply_chat_template|_?detokenize\w*"
     r"|convert_ids_to_tokens|convert_tokens_to_\w+|_?(?:batch_)?decode(?:_batch|_fast|_incremental)?|bpe"
     r"|tokenization_\w+|render_jinja_template)(?:$|[\s.(:])"
 )
-_GPU_WORK = re.compile(
+_GPU_WORK = lazy(
     r"(?i)model_runner|forward|execute_model|decode_step|attention|kernel|cuda|event_loop_(?:normal|overlap)|worker"
 )
-_FRONT_WORK = re.compile(
+_FRONT_WORK = lazy(
     r"(?i)serialize|model_dump|to_json|dumps|create_logprobs|stream_generator|send_\w+|recv_\w+|sse_\w+|pydantic|asyncio|uvicorn|starlette"
     r"|chat_completion|multimodal|image_process|preprocess|get_next_server"
 )

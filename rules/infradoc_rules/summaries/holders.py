@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 from infradoc_rules.patterns.sizes import number_of
 from infradoc_rules.summaries.start import first_served
 from infradoc_rules.values import number
 
-_PROCESS = re.compile(r"Process (\d+) has ([\d.]+ (?:[KMGT]i?B|bytes)) memory in use")
-_LOG_PID = re.compile(r"\bpid=(\d{1,9})")
+_PROCESS = lazy(r"Process (\d+) has ([\d.]+ (?:[KMGT]i?B|bytes)) memory in use")
+_LOG_PID = lazy(r"\bpid=(\d{1,9})")
 _GAP = 0.10  # of the device: what free, own and the driver leave open; below it says nothing on others
 _OWN_AT_LEAST = 0.97  # of what torch says it holds: the process itself never shows less
 

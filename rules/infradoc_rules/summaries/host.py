@@ -6,28 +6,28 @@ host.what; shm.short, shm.total_bytes, shm.used_share, shm.want_bytes. Device me
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.patterns.sizes import number_of
 from infradoc_rules.summaries.bystanders import unexplained
 
 _KILL_CODES = frozenset({-9, 137})
 # Names of processes that a server or a training run consists of; a browser that the kernel ended is none.
-_SERVER = re.compile(
+_SERVER = lazy(
     r"(?i)python|pt_|vllm|sglang|llama|ollama|tgi|text-gen|triton|trtllm|lmdeploy|ray|worker|engine|torch|mpirun|api|"
     r"server|runner|process|deepspeed|accelerate|shard"
 )
 _SMALL_SHM = 128 << 20  # bytes: docker's and Kubernetes' default is 64 MiB; vLLM's ring alone is lazily 240 MiB
 _LARGE_SHM = 8 << 30
 _FULL = 0.95
-_NO_SPACE = re.compile(r"Errno 28\]|No space left on device")
+_NO_SPACE = lazy(r"Errno 28\]|No space left on device")
 _SHM_CALLERS = ("shm", "shared_memory", "share_memory", "_share_filename", "SharedMemory", "MessageQueue", "SemLock")
 _SHM_FILES = ("synchronize.py", "reductions.py", "shared_memory.py")
 # Functions that pin memory of the host; CUDA reports a lack of it as if it were the device's.
-_PINNING = re.compile(r"\b(?:allocate_cpu_cache|pin_memory|pin_mmap_region|_Create_memory_allocator|alloc_pinned\w*)\b")
-_PIN_ERROR = re.compile(r"CUDA error: (?:out of memory|invalid argument)|cudaErrorMemoryAllocation|cudaHost")
+_PINNING = lazy(r"\b(?:allocate_cpu_cache|pin_memory|pin_mmap_region|_Create_memory_allocator|alloc_pinned\w*)\b")
+_PIN_ERROR = lazy(r"CUDA error: (?:out of memory|invalid argument)|cudaErrorMemoryAllocation|cudaHost")
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:

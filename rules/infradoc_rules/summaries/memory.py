@@ -5,9 +5,9 @@ Facts: oom.* (of the last attempt), gpu.other_bytes, gpu.other_share, gpu.shared
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 from infradoc_rules.summaries.holders import other_bytes
 from infradoc_rules.summaries.start import attempts, first_served
@@ -38,8 +38,8 @@ _MM_WORDS = (
     "mm_encoder",
     "profile_encoder",
 )
-_MM_FILES = re.compile(r"(?:vl|vision\w*|siglip\w*|clip|vit|pixtral|image_\w+|whisper)\.py$")
-_WAKES = re.compile(r"\b(?:wake_up|resume_memory_occupation|resume_from_sleep)\b")
+_MM_FILES = lazy(r"(?:vl|vision\w*|siglip\w*|clip|vit|pixtral|image_\w+|whisper)\.py$")
+_WAKES = lazy(r"\b(?:wake_up|resume_memory_occupation|resume_from_sleep)\b")
 _FIRST_TOUCH = ("init_device", "set_device", "_lazy_init", "mem_get_info", "init_torch_distributed")
 # Innermost first: the sampler and the graphs run inside calls that the later rows name.
 _FRAME_PHASES = (

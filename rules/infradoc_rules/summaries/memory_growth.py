@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.load import samples
 from infradoc_rules.values import number
@@ -31,7 +32,7 @@ _DEVICE_SAMPLES = 6
 _DEVICE_SECONDS = 1800.0  # allocators of a device reach their peak in the first minutes of a load
 _BUSIER = 1.5  # times the early utilization of a device from where on the load explains it
 
-_IMAGES = re.compile(
+_IMAGES = lazy(
     r"(?i)\bvl\b|-vl|vision|llava|pixtral|internvl|minicpm-[vo]|phi-\d.*(?:vision|multimodal)|omni|mllama|ovis|molmo"
 )
 

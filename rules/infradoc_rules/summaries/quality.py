@@ -6,11 +6,11 @@ scores); what the launch and the log say about formats tells them apart.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
 _OWN = frozenset(
@@ -18,15 +18,15 @@ _OWN = frozenset(
 )
 _HALF = frozenset({"float16", "half", "fp16", "torch.float16"})
 _NONE = frozenset({"", "none", "null", "auto", "false"})
-_NAMED = re.compile(
+_NAMED = lazy(
     r"(?i)(?:^|[-_./])(awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|bnb|q[2-8]_\w+|quantized)(?:$|[-_./])"
 )
-_FITTED = re.compile(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[2-4]")
-_KV_BITS = re.compile(r"^(?:fp8\w*|float8\w*|int8|int4|q[45]_\w+|[48]|fp4\w*|nvfp4|turboquant\w*)$")
-_KV_LABEL = re.compile(
+_FITTED = lazy(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[2-4]")
+_KV_BITS = lazy(r"^(?:fp8\w*|float8\w*|int8|int4|q[45]_\w+|[48]|fp4\w*|nvfp4|turboquant\w*)$")
+_KV_LABEL = lazy(
     r"(?i)kv[_ -]?cache(?:_dtype)?[ =:_-]*(?:fp8|e[45]m\d|int8|int4|q[458]_)|\b(?:fp8\w*|int8|int4|q[458]_\d)[ _-]kv\b"
 )
-_WHOLE = re.compile(r"(?i)(?:all )?(?:b?f16|f32|mostly_b?f16|q8_0)\b")  # formats without a loss that scores show
+_WHOLE = lazy(r"(?i)(?:all )?(?:b?f16|f32|mostly_b?f16|q8_0)\b")  # formats without a loss that scores show
 _WORSE = 0.04  # relative; methods that work lose 1 or 2 percent
 _WORSE_MEAN = 0.02
 _LONG = 16  # tokens of an answer in which nothing can be read
@@ -43,8 +43,8 @@ _TROUBLE = frozenset(
         "nccl_timeout",
     }
 )
-_SOFT = re.compile(r"(?i)\b(?:INFO|WARNING|WARN)\b")
-_ON = re.compile(r"(?i)fall(?:ing)? ?back|will be used|weight-only|instead|performance")
+_SOFT = lazy(r"(?i)\b(?:INFO|WARNING|WARN)\b")
+_ON = lazy(r"(?i)fall(?:ing)? ?back|will be used|weight-only|instead|performance")
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:

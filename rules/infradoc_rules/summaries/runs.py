@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event
 
-_HELD_OUT = re.compile(r"\b(?:eval(?:uation)?|val(?:id(?:ation)?)?|test)[_/ ]$")
+_HELD_OUT = lazy(r"\b(?:eval(?:uation)?|val(?:id(?:ation)?)?|test)[_/ ]$")
 
 
 @dataclass(slots=True)

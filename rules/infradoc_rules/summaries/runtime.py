@@ -10,10 +10,10 @@ that the engine behind a busy front end has time left), serving.load_chosen (the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.load import fact, samples
 from infradoc_rules.values import number
@@ -41,11 +41,9 @@ _SIGNS = (
     ("cpu.tokenizer_share", 0.4),
     ("cpu.load_per_core", 1.5),
 )
-_LOGPROBS = re.compile(r"(?i)prompt_?logprobs|get_token_logprobs|log_softmax|compute_logprobs|input_logprobs")
-_PREPROCESS = re.compile(
-    r"(?i)process_mm_data|image_process|_preprocess\b|multimodal_processor|process_images|mm_processor"
-)
-_TRAINING = re.compile(r"(?i)training_step|backward|optimizer_step|\btrain\b")
+_LOGPROBS = lazy(r"(?i)prompt_?logprobs|get_token_logprobs|log_softmax|compute_logprobs|input_logprobs")
+_PREPROCESS = lazy(r"(?i)process_mm_data|image_process|_preprocess\b|multimodal_processor|process_images|mm_processor")
+_TRAINING = lazy(r"(?i)training_step|backward|optimizer_step|\btrain\b")
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
