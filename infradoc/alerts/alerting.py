@@ -131,7 +131,7 @@ class Alerting:
         with self._guard:
             active = [i for i in self.core.incidents.values() if i.active and not i.carried_by]
             stored = desk.sinks(self._database)
-        empty = {"waiting": 0, "dead": 0, "delivered": 0, "disabled": "", "failures": 0, "error": "", "last_ok": None}
+        empty = {"waiting": 0, "dead": 0, "delivered": 0, "disabled": "", "last_ok": None}
         return {
             "firing": {name: sum(i.severity == name for i in active) for name in RANK},
             "sinks": {
@@ -139,6 +139,13 @@ class Alerting:
                 for sink in self.sinks
             },
         }
+
+    def refusals(self) -> dict[str, str]:
+        """Per configured sink why nothing gets through at present; "" where it does. Raises StoreError."""
+        with self._guard:
+            stored = desk.remembered(self._database)
+        kept = {sink.name: stored.get(sink.name, {}) for sink in self.sinks}
+        return {name: str(row.get("disabled") or row.get("error") or "") for name, row in kept.items()}
 
     def start(self) -> None:
         """Begin stepping and delivering in the background. Raises StoreError."""

@@ -20,18 +20,22 @@ class Replayed:
     enabled: tuple[str, ...]
 
 
+def remembered(database: Database) -> dict[str, dict[str, Any]]:
+    """Per sink: how it did so far. One row a sink, however many messages are kept. Raises StoreError."""
+    keys = ("disabled", "disabled_at", "blocked_until", "failures", "open_until", "last_ok", "error")
+    with database.reading() as link:
+        found = link.execute(f"SELECT name, {', '.join(keys)} FROM sink").fetchall()
+    return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in found}
+
+
 def sinks(database: Database) -> dict[str, dict[str, Any]]:
     """Per sink: what is remembered, and how many rows wait and are dead. Raises StoreError."""
+    out = remembered(database)
     with database.reading() as link:
-        states = link.execute(
-            "SELECT name, disabled, disabled_at, blocked_until, failures, open_until, last_ok, error FROM sink"
-        ).fetchall()
         counts = link.execute(
             "SELECT sink, sum(state = 'waiting'), sum(state = 'dead'), sum(state = 'delivered') "
             "FROM outbox GROUP BY sink"
         ).fetchall()
-    keys = ("disabled", "disabled_at", "blocked_until", "failures", "open_until", "last_ok", "error")
-    out: dict[str, dict[str, Any]] = {row[0]: dict(zip(keys, row[1:], strict=True)) for row in states}
     for name, waiting, dead, delivered in counts:
         out.setdefault(name, {}).update(waiting=waiting, dead=dead, delivered=delivered)
     return out

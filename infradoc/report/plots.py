@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from infradoc.monitor.findings import FindingLog
 from infradoc.signals.frame import StoreFrame
 from infradoc.signals.store import Store
-from infradoc_rules.conditions import Variables, largest, variables
+from infradoc_rules.conditions import Variables, variables
 from infradoc_rules.model import Event
 from infradoc_rules.promql import Expr, PromqlError, evaluate
 from infradoc_rules.promql.nodes import Binary
@@ -121,17 +121,9 @@ def _of_condition(
         tuple(moments),
         values,
         root.op,
-        largest(right, frame) if not isinstance(limit := _scalar(right, frame), float) else limit,
+        _at(right, frame, frame.now),
         log.records[rule.id].since,
     )
-
-
-def _scalar(expr: Expr, frame: StoreFrame) -> float | None:
-    try:
-        value = evaluate(expr, frame, frame.now)
-    except PromqlError:
-        return None
-    return value if isinstance(value, float) else None
 
 
 def _at(expr: Expr, frame: StoreFrame, moment: float) -> float | None:

@@ -49,6 +49,7 @@ class Watch:
         self._known: dict[str, dict[str, str]] = {}
         self._lost: set[str] = set()
         self._troubles: dict[str, str] = {}
+        self._stages: set[tuple[str, str]] = set()  # of applied changes, that the history has
         self._other_texts: dict[str, tuple[float, frozenset[str], dict[str, list[dict[str, Any]]]]] = {}
         self._bell, self._ending, self._reload = threading.Event(), False, False
         self._alerting = Alerting(alerts_config(self._config))
@@ -109,11 +110,10 @@ class Watch:
     def _look_at_sinks(self) -> None:
         """A sink that refuses is silent by nature: say so, in its own words, until something gets through again."""
         try:
-            sinks = self._alerting.figures()["sinks"]
+            refusals = self._alerting.refusals()
         except StoreError:
             return  # told as the trouble of all alerts
-        for name, figures in sinks.items():
-            why = str(figures["disabled"] or figures["error"])
+        for name, why in refusals.items():
             self._trouble(f"sink {name}", f"alerts do not reach {name}: {why}" if why else "")
 
     def _stop(self) -> None:
@@ -250,8 +250,12 @@ class Watch:
         last = record.last
         if last.kind not in ("applied", "verdict", "undone") or not record.happened:
             return
+        stage = f"{record.intent.change}:{last.kind}"
+        if (target, stage) in self._stages:
+            return  # the journal shows it at every look: the file is asked once
         told = told_change(record)
-        is_new = self._history.change(target, f"{record.intent.change}:{last.kind}", last.time, told["summary"])
+        is_new = self._history.change(target, stage, last.time, told["summary"])
+        self._stages.add((target, stage))
         if is_new and last.time >= self._started - _NEW_CHANGE_SECONDS:
             self._say("change", f"{target}: {told['summary']}", now, target=target)
             self._alerting.changed(last.time, target, told)
