@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 MIB = 1 << 20
-_M_ARENA_MAX = -8  # malloc.h
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
 _CGROUP = Path("/sys/fs/cgroup")
 _CGROUPS = (  # limit, use, and the part of the use that is cached pages of files: version 2, then 1
     ("memory.max", "memory.current", "inactive_file"),
@@ -51,14 +51,19 @@ def trim_heap() -> None:
         return
 
 
-def use_one_arena() -> None:
-    """Let all threads allocate from the C library's main heap, the only one that `trim_heap` makes smaller.
+def return_what_is_freed() -> None:
+    """Let the C library give memory back as it is freed, as far as it can: else a failed step leaves none for the next.
 
-    A heap of another thread keeps its size for ever: under a limit, a failed step would leave no room for the next.
+    A heap of another thread keeps its size for ever, so all threads share the main heap. That one only shrinks from its
+    top, and by default takes blocks of up to 32 MiB: after a step of 2000 tokens that failed, 60 MiB and more of free
+    pieces stayed in it, under the limit, where larger tensors found no room. Blocks of 2 MiB get maps of their own:
+    prefill is 3 % slower for it, with 1 MiB 20 %.
     Nothing off glibc.
     """
     try:
-        ctypes.CDLL("libc.so.6").mallopt(_M_ARENA_MAX, 1)
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, 2 * MIB)
     except (OSError, AttributeError):
         return
 
@@ -116,7 +121,7 @@ class MemoryLimit:
     """
 
     def __init__(self, num_bytes: int) -> None:
-        use_one_arena()
+        return_what_is_freed()
         trim_heap()
         self.num_bytes = num_bytes
         self.base_bytes = status_bytes("VmData")

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def greedy(start_server: Any) -> Any:
-    """The KV pool takes all but a sliver of the device: some 20 MiB are left for steps of up to 2048 tokens."""
+    """The KV pool takes all but a sliver of the device: some 50 MiB are left for steps of up to 2048 tokens."""
     return start_server(
         *("--device-memory-bytes", "1800MiB", "--activation-profile", "trust", "--gpu-memory-utilization", "0.97"),
         *("--max-num-batched-tokens", "2048", "--max-model-len", "2048", "--max-num-seqs", "16"),
@@ -17,10 +17,10 @@ def greedy(start_server: Any) -> Any:
 
 
 def _burst(server: Any, in_background: Any) -> list[Any]:
-    """Four prompts of 400 tokens at once: together they are one step."""
+    """Four prompts of 500 tokens at once: together they are one step."""
 
     def send(index: int) -> Any:
-        body = {"prompt": list(range(100 + index, 500 + index)), "max_tokens": 2, "temperature": 0}
+        body = {"prompt": list(range(100 + index, 600 + index)), "max_tokens": 2, "temperature": 0}
         return server.http.post("/v1/completions", json=body)
 
     return [future.result() for future in [in_background(send, index) for index in range(4)]]
@@ -36,11 +36,13 @@ def test_the_allocator_refuses_and_a_smaller_share_ends_it(greedy: Any, in_backg
     assert refused and {answer.status_code for answer in refused} == {503}
     error = refused[0].json()["error"]
     assert error["code"] == "out_of_memory" and "the allocator refused" in error["message"]
-    ooms = greedy.metric("llm_oom_total")
-    assert ooms >= 1
+    assert greedy.metric("llm_oom_total") >= 1
 
-    assert greedy.http.get("/health").status_code == 200
-    assert greedy.complete("The capital of France is", max_tokens=4)["usage"]["completion_tokens"] == 4
+    for _ in range(3):  # a failed step gives back what it took: small ones go on
+        assert greedy.http.get("/health").status_code == 200
+        assert greedy.complete("The capital of France is", max_tokens=4)["usage"]["completion_tokens"] == 4
+        refused += [answer for answer in _burst(greedy, in_background) if answer.status_code != 200]
+    ooms = greedy.metric("llm_oom_total")
     before = greedy.metric("llm_kv_pool_tokens")
     greedy.set(gpu_memory_utilization=0.8)
     assert greedy.metric("llm_kv_pool_tokens") < 0.8 * before

@@ -26,9 +26,11 @@ class Terminal:
     """One tmux server of its own with one window."""
 
     def __init__(self, folder: Path, width: int, height: int, command: list[str], **environment: str) -> None:
-        self._socket = str(folder / "tmux.sock")
+        self._socket, self._status = str(folder / "tmux.sock"), folder / "exit_status"
         pairs = [f"{name}={value}" for name, value in environment.items()]
-        shell = ["env", "-u", "COLUMNS", "-u", "LINES", "TERM=xterm-256color", "LC_ALL=C.UTF-8", *pairs, *command]
+        bare = ["env", "-u", "COLUMNS", "-u", "LINES", "TERM=xterm-256color", "LC_ALL=C.UTF-8", *pairs, *command]
+        # tmux 3.3 at times misses that its child ended and never tells how; a shell does.
+        shell = ["sh", "-c", '"$@"; echo $? > "$0"', str(self._status), *bare]
         size = ["-x", str(width), "-y", str(height)]
         self._tmux("-f", os.devnull, "new-session", "-d", "-s", "it", *size, *shell)
         self._tmux("set-option", "-g", "remain-on-exit", "on")
@@ -61,12 +63,12 @@ class Terminal:
         self._tmux("resize-window", "-t", "it", "-x", str(width), "-y", str(height))
 
     def exit_code(self, seconds: float) -> int:
-        """Wait for the program's end."""
+        """Wait for the program's end; as a shell counts: 128 more than the number of the signal that ended it."""
         end = time.monotonic() + seconds
-        while self._tmux("list-panes", "-t", "it", "-F", "#{pane_dead}").strip() != "1":
+        while not (self._status.is_file() and (status := self._status.read_text())):
             assert time.monotonic() < end, f"it did not end:\n{self.text}"
             time.sleep(0.1)
-        return int(self._tmux("list-panes", "-t", "it", "-F", "#{pane_dead_status}"))
+        return int(status)
 
     def close(self) -> None:
         """End the tmux server and what runs in it."""
