@@ -15,6 +15,7 @@ class Frozen:
     now: float
     window: float
     period: float
+    history: float
     system: str | None
     events: Sequence[Event]
     facts: Mapping[str, Fact]
@@ -28,4 +29,4 @@ class Frozen:
 def freeze(frame: SignalFrame, names: Iterable[str]) -> Frozen:
     """Take these names out of a frame. The arrays are views that stay valid, so nothing is copied."""
     series = {name: tuple(frame.select(name)) for name in names}
-    return Frozen(frame.now, frame.window, frame.period, frame.system, (), dict(frame.facts), series)
+    return Frozen(frame.now, frame.window, frame.period, frame.history, frame.system, (), dict(frame.facts), series)

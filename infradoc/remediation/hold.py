@@ -36,6 +36,11 @@ class FrameSince:
         return self._frame.period
 
     @property
+    def history(self) -> float:
+        """Seconds that this part of the frame covers."""
+        return max(min(self._frame.history, self._frame.now - self._begin), 0.0)
+
+    @property
     def system(self) -> str | None:
         """The engine that was recognised."""
         return self._frame.system

@@ -48,6 +48,12 @@ class StoreFrame:
         return self._store.period
 
     @property
+    def history(self) -> float:
+        """Seconds from the first look until now."""
+        first = self._store.first_look()
+        return max(self._now - first, 0.0) if first is not None else 0.0
+
+    @property
     def system(self) -> str | None:
         """The engine that was recognised."""
         return self._store.system

@@ -6,6 +6,7 @@ Prometheus uses), so that an old gauge is never taken for a present one. Counter
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,6 +153,11 @@ class Store:
         """Times of the looks of the source that looked most often, failed ones included."""
         looks = [place.view(until)[0] for _, place in self._series.listing("target_up")]
         return [float(time) for time in max(looks, key=len, default=())]
+
+    def first_look(self) -> float | None:
+        """Time of the oldest look that is still kept; None before the first one."""
+        looks = [place.view(math.inf)[0] for _, place in self._series.listing("target_up")]
+        return min((float(times[0]) for times in looks if len(times)), default=None)
 
     def zero_series(self, name: str, until: float) -> Series | None:
         """A series that is 0 at every look at the family of `name`; None when the family was never seen."""

@@ -26,7 +26,11 @@ _SHAPES = lazy(
     r"|SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{16,80}"
     r"|eyJ[A-Za-z0-9_-]{6,2000}\.[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{6,2000}"
     r"|(?:aGZf|c2st|Z2hwX|bnZhcGkt)[A-Za-z0-9+/]{16,400}={0,2}"  # hf_, sk-, ghp_, nvapi- in base64, as in a Secret
-    r"|hooks\.slack\.com/services/[A-Za-z0-9_/-]{8,100})"
+    r"|whsec_[A-Za-z0-9+/=_-]{12,200}"
+    r"|hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/-]{8,200}"
+    r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v\d/hook/[A-Za-z0-9_-]{8,200}"
+    r"|(?:discord(?:app)?\.com/api/webhooks|[\w.-]{1,80}\.office(?:365)?\.com/webhook\w{0,4})/[A-Za-z0-9_/@-]{8,400}"
+    r"|api\.telegram\.org/bot\d{4,20}:[A-Za-z0-9_-]{20,100})"
 )
 _PEM = lazy(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----).{0,20000}?(?:(?=-----END )|$)", re.DOTALL)
 _USERINFO = lazy(r"(://)[^/\s'\"]{1,300}@")
@@ -36,17 +40,19 @@ _QUERY = lazy(r"([?&](?:token|key|sig|signature|auth|code|X-Amz-\w{1,30})=)[^&\s
 # The end of a name after which a secret comes. A bare "token" is nearly always a count here, and so are most names that
 # end in it, so those are named one by one; "secret" and the like are never anything else.
 _NAME = (
-    r"(?:api[-_]?keys?|(?:access|account|secret|private|signing|encryption|storage|licen[sc]e|subscription|master"
-    r"|service|auth|client|shared|shared[-_]?access)[-_]?keys?(?:[-_]id)?|secrets?|passw(?:or)?ds?|passphrase"
+    r"(?:api[-_ ]?keys?|(?:access|account|secret|private|signing|encryption|storage|licen[sc]e|subscription|master"
+    r"|service|auth|client|shared|shared[-_]?access)[-_ ]?keys?(?:[-_]?id)?|secrets?|passw(?:or)?ds?|passphrase"
     r"|[-_](?:pass|pwd)|(?:hf|hub|hugging_?face|auth|access|admin|refresh|session|bearer|user|bot|api|git|github|gitlab"
-    r"|ngc|wandb|oauth|login|registry|id|security|personal)[-_]?tokens?|credentials?|dsn)"
+    r"|ngc|wandb|oauth|login|registry|id|security|personal)[-_]?tokens?|credentials?|dsn"
+    r"|(?<![A-Za-z_-])pwd(?=['\"]?\s{0,3}[=:]\s{0,3}['\"]?[^/\s~.$'\"])|(?<=['\"])auth(?=['\"]\s{0,3}:)|密码|口令|密钥|秘钥|令牌)"
 )
-_CLOSE = r"\\{0,3}['\"]?"
-_SEPARATOR = r"[ \t]{0,3}(?:=>|[=:])\s{0,3}"
+_QUOTE = r"&(?:quot|apos|\#3[49]|\#x2[27]);"  # as a page of HTML shows it
+_CLOSE = rf"\\{{0,3}}(?:['\"]|{_QUOTE})?\]?"  # with a bracket: os.environ["HF_TOKEN"]
+_SEPARATOR = r"[ \t]{0,3}(?:=>|[=:：＝])\s{0,3}"
 _PLAIN = r"[^\s,;&)}\]'\"\\]{1,4000}(?:,[^\s,;&)}\]'\"\\]{1,4000}){0,20}"
 _VALUE = (
     r"(?!(?:None|null|true|false|REDACTED|~)\b)(?:b?\\{0,3}(?:'(?:[^'\\]|\\.){1,4000}(?:'|$)|\"(?:[^\"\\]|\\.){1,4000}(?:\"|$))"
-    rf"|\[(?!\])[^\]]{{1,4000}}(?:\]|$)|{_PLAIN})"
+    rf"|{_QUOTE}[^&\s]{{1,4000}}|\[(?!\])[^\]]{{1,4000}}(?:\]|$)|{_PLAIN})"
 )
 _NAMED = lazy(rf"(?P<kept>{_NAME}{_CLOSE}{_SEPARATOR}){_VALUE}", re.IGNORECASE)
 # 'name', 'value' in a list, and what follows a flag; a server may take several keys after one flag.
@@ -82,8 +88,15 @@ _HEADER = lazy(
 )
 # A bare token's value counts as a secret when it is long and has letters and digits.
 _TOKEN = lazy(
-    r"(?P<kept>\btokens?\\{0,3}['\"]?\s{0,2}[=:]\s{0,2}\\{0,3}['\"]?)(?=[^\s'\"]{0,200}\d)(?=[^\s'\"]{0,200}[A-Za-z])"
+    r"(?P<kept>\btokens?\\{0,3}['\"]?\s{0,2}[=:：＝]\s{0,2}\\{0,3}['\"]?)(?=[^\s'\"]{0,200}\d)(?=[^\s'\"]{0,200}[A-Za-z])"
     r"[A-Za-z0-9_.+/=-]{12,2000}",
+    re.IGNORECASE,
+)
+# In a sentence: "Invalid API key provided: X", "HF_TOKEN is X". What is one has letters and digits.
+_SAID = lazy(
+    rf"(?P<kept>(?:{_NAME}|[A-Z0-9_]{{1,60}}_(?:KEY|TOKEN)|\btoken)['\"`]?\s{{1,3}}"
+    r"(?:(?:provided|given|used|received|sent)(?:\s{0,3}[:=]|\s{1,3}(?:is|was))?|is|was|set\s{1,3}to)\s{1,3}['\"`]?)"
+    r"(?=[^\s'\"`]{0,200}\d)(?=[^\s'\"`]{0,200}[A-Za-z])[^\s'\"`]{8,2000}",
     re.IGNORECASE,
 )
 _TYPED = lazy(
@@ -91,11 +104,11 @@ _TYPED = lazy(
     r"|(?<!\S)(?:-u|--user)[= ]{1,3}(?!\d{1,9}:\d{1,9}(?:\s|$))[\w.@-]{1,64}:"
     r"|\bpassword[ \t]{1,3}(?=\S{0,80}\d))[^\s]{3,300}",
 )
-_BY_NAME = (_APART, _HEADER, _LISTED, _FLAG, _NAMED, _VARIABLE, _TOKEN, _TYPED)
+_BY_NAME = (_APART, _HEADER, _LISTED, _FLAG, _NAMED, _VARIABLE, _TOKEN, _SAID, _TYPED)
 # What any of them needs: most texts of a report hold none of it and are left at once.
 _HINT = lazy(
     r"key|token|secret|pass|pwd|credential|dsn|authorization|bearer|cookie|://|@|[?&]|login|-u\s|--user|[-_.]\w{12}|eyJ|AIza"
-    r"|AKIA|ASIA|aGZf|c2st|Z2hwX|bnZhcGkt",
+    r"|whsec|auth|[密口令秘]|AKIA|ASIA|aGZf|c2st|Z2hwX|bnZhcGkt",
     re.IGNORECASE,
 )
 

@@ -25,7 +25,7 @@ ENGINE_LABEL = "engine"
 MID_WINDOWS = 3  # $mid in windows: 30 s at 1 s sampling
 LONG_WINDOWS = 6  # $long: 60 s; long enough for requests that take tens of seconds
 
-TIME_NAMES = ("window", "mid", "long", "period")  # what every expression may use beside the rule's thresholds
+TIME_NAMES = ("window", "mid", "long", "seen", "period")  # what every expression may use beside the rule's thresholds
 
 _ANY_ENGINE = None
 
@@ -79,22 +79,32 @@ class Variables(dict[str, float]):
 
 
 def variables(rule: Rule, frame: SignalFrame) -> Variables:
-    """What `$name` stands for in the rule's expressions: thresholds, and window, mid, long, period in seconds."""
-    return _variables(tuple(rule.thresholds.items()), frame.window, frame.period)
+    """What `$name` stands for in the rule's expressions: thresholds, and window, mid, long, seen, period in seconds."""
+    return _variables(tuple(rule.thresholds.items()), frame.window, frame.period, _seen(frame))
 
 
 @lru_cache(maxsize=1024)
-def _variables(thresholds: tuple[tuple[str, float], ...], window: float, period: float) -> Variables:
-    return Variables({**dict(thresholds), **_times(window, period)})
+def _variables(thresholds: tuple[tuple[str, float], ...], window: float, period: float, seen: float) -> Variables:
+    return Variables({**dict(thresholds), **_times(window, period, seen)})
 
 
 def times(frame: SignalFrame) -> dict[str, float]:
     """The durations that every expression may use, in seconds."""
-    return _times(frame.window, frame.period)
+    return _times(frame.window, frame.period, _seen(frame))
 
 
-def _times(window: float, period: float) -> dict[str, float]:
-    return {"window": window, "mid": MID_WINDOWS * window, "long": LONG_WINDOWS * window, "period": period}
+def _seen(frame: SignalFrame) -> float:
+    """`$seen`: as much of `$long` as was watched, in half windows, so that few texts are to be read anew.
+
+    A rate divides by the whole of its range: over 60 s of which 30 were watched, it would read half of what it is.
+    """
+    step = frame.window / 2
+    return min(max(frame.history // step * step, frame.window), LONG_WINDOWS * frame.window)
+
+
+def _times(window: float, period: float, seen: float) -> dict[str, float]:
+    mid, long = MID_WINDOWS * window, LONG_WINDOWS * window
+    return {"window": window, "mid": mid, "long": long, "seen": seen, "period": period}
 
 
 def judge_live(live: Live, frame: SignalFrame, names: Mapping[str, float]) -> Outcome:

@@ -56,6 +56,12 @@ class MemoryFrame:
             provides=provides,
         )
 
+    @property
+    def history(self) -> float:
+        """Seconds from the first scrape until now."""
+        times = self._scrape_times()
+        return self.now - times[0] if len(times) else 0.0
+
     def at(self, now: float) -> MemoryFrame:
         """The same target as it looked at `now` (Unix seconds): nothing later is visible."""
         events = tuple(event for event in self.events if event.time is None or event.time <= now)

@@ -72,6 +72,10 @@ class SignalFrame(Protocol):
         """Sampling period in seconds."""
 
     @property
+    def history(self) -> float:
+        """Seconds from the first look at the target until now; 0 with none."""
+
+    @property
     def system(self) -> str | None:
         """vllm, sglang, tgi, llamacpp, lmdeploy, trtllm, ollama, infradoc; None when not recognised."""
 

@@ -10,7 +10,7 @@ from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.lifecycle import RuleStates
 from infradoc_rules.model import Event, Fact, Series
 from infradoc_rules.promql import STALE_NAN
-from infradoc_rules.schema import Rule
+from infradoc_rules.rule_file import rule_of
 
 T0 = 1_700_000_000.0
 TIMES = [T0 + second for second in range(31)]
@@ -27,7 +27,7 @@ def _frame(*series, **rest):
 
 def _rule(rule_data, *when, **more):
     data = {**rule_data, "live": {"when": list(when), "for": 0, "keep": 0}, "thresholds": {}, **more}
-    return Rule.model_validate({key: value for key, value in data.items() if value is not None})
+    return rule_of({key: value for key, value in data.items() if value is not None})
 
 
 def _state(rule, frame):
@@ -123,7 +123,7 @@ def test_what_stands_behind_unless_may_be_absent(rule_data):
 
 def test_branches(rule_data):
     branches = [{"when": ["sum(llm_requests_waiting) > 3"]}, {"when": ["sum(llm_kv_pool_tokens) > 3"]}]
-    rule = Rule.model_validate({**rule_data, "thresholds": {}, "live": {"any": branches, "for": 0}})
+    rule = rule_of({**rule_data, "thresholds": {}, "live": {"any": branches, "for": 0}})
     calm, busy, pool = (
         _series("llm_requests_waiting", 0),
         _series("llm_requests_waiting", 9),
@@ -163,7 +163,7 @@ def test_finding_texts_evidence_and_confidence(rule_data):
         _series("llm_kv_cache_usage_ratio", 0.75),
         facts=[Fact("max_num_seqs", 4, "flag")],
     )
-    catalog, states = Catalog((Rule.model_validate(data),)), RuleStates()
+    catalog, states = Catalog((rule_of(data),)), RuleStates()
     finding = evaluate_rules(catalog, frame, states).results[0].finding
     assert finding.cause == "2 run, ? tokens"
     assert finding.confidence == pytest.approx(0.378, abs=0.001)  # logistic(0.5 + 1 - 2)
@@ -178,7 +178,7 @@ def test_finding_texts_evidence_and_confidence(rule_data):
 
 def test_a_finding_is_kept_with_its_last_evidence_while_it_is_kept_up(rule_data):
     data = {**rule_data, "live": {"when": ["sum(llm_requests_waiting) > $limit"], "for": 0, "keep": 5}}
-    catalog, states = Catalog((Rule.model_validate(data),)), RuleStates()
+    catalog, states = Catalog((rule_of(data),)), RuleStates()
     frame = MemoryFrame.build([_series("llm_requests_waiting", [9.0] * 10 + [0.0] * 20)])
     seen = [evaluate_rules(catalog, frame.at(time), states).results[0] for time in TIMES[:18]]
     assert [result.state for result in seen[9:17]] == ["firing"] * 6 + ["resolved", "ok"]
@@ -200,3 +200,19 @@ def test_results_tell_what_was_checked(rule_data):
         rule.id for rule in load_catalog().rules
     }
     assert findings(results) == []
+
+
+@pytest.mark.parametrize("watched", [15, 30, 58, 90])
+def test_a_rate_over_what_was_watched(watched):
+    """80 wait and 2 finish a second: 40 s, however short the watch. Divided by the whole minute it was 79 s."""
+    times = [T0 + second for second in range(watched + 1)]
+    waiting = Series("llm_requests_waiting", {}, times, [80.0] * len(times))
+    running = Series("llm_requests_running", {}, times, [16.0] * len(times))
+    finished = Series("llm_requests_finished_total", {"reason": "stop"}, times, [2.0 * n for n in range(len(times))])
+    tokens = Series("llm_generation_tokens_total", {}, times, [100.0 * n for n in range(len(times))])
+    rule = Catalog(tuple(rule for rule in load_catalog().rules if rule.id == "queue-saturation"))
+    states = RuleStates()
+    for now in times:
+        judged = evaluate_rules(rule, MemoryFrame.build([waiting, running, finished, tokens], now=T0).at(now), states)
+    wait = [one.value for found in findings(judged) for one in found.evidence if one.unit == "seconds"]
+    assert wait == [pytest.approx(40, rel=0.02)]

@@ -59,6 +59,26 @@ FORMS = [
     "https://bucket/x?X-Amz-Signature={}",
     "https://account/c?sv=2020&sig={}",
     "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    # source, sentences, Chinese, HTML
+    'os.environ["HF_TOKEN"] = "{}"',
+    "os.environ['OPENAI_API_KEY']='{}'",
+    'os.environ.setdefault("HF_TOKEN", "{}")',
+    "Invalid API key provided: {}",
+    "bad api key: {}",
+    "HF_TOKEN is {}",
+    "the secret access key was {}",
+    "密码：{}",
+    "token：{}",
+    "密钥={}",
+    "&quot;api_key&quot;: &quot;{}&quot;",
+    "pwd={}",
+    "accessKeyId={}",
+    '{{"auths": {{"ghcr.io": {{"auth": "{}"}}}}}}',
+    # hooks whose address is the key
+    "https://open.feishu.cn/open-apis/bot/v2/hook/{}",
+    "https://api.telegram.org/bot12345:{}xyz0",
+    "https://discord.com/api/webhooks/1234/{}",
+    "https://x.webhook.office.com/webhookb2/{}",
 ]
 SHAPES = [
     "hf_oauth_" + "a1" * 15,
@@ -68,6 +88,7 @@ SHAPES = [
     "dckr_pat_" + "a1" * 14,
     "sk_live_" + "a1" * 12,
     "xapp-1-A-" + "a1" * 15,
+    "whsec_" + "a1" * 12,
     "eyJhbGciOi.eyJzdWIi1.abcdefghij",
     base64.b64encode(b"hf_" + b"a1" * 15).decode(),
 ]
@@ -80,6 +101,7 @@ PLAIN = [
     "docker run --user 1000:1000 image:v1@sha256:0123456789abcdef",
     "root@host:/work# vllm serve m --port 8000",
     "prompt tokens: 2048, completion tokens: 128",
+    "PWD=/root/models, token is 13 of 20, the API key is not set, auth: none",
     "KeyError: 'model.layers.0.self_attn.qkv_proj.weight'",
     "Incorrect key: value pairs, monkey=1, tokenizer=org/model-v0.2",
     "--max-num-batched-tokens 8192 --max-model-len 32768 --tokenizer-mode auto",
