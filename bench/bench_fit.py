@@ -18,10 +18,11 @@ from typing import Any
 import yaml
 
 from infradoc_rules.sizing.account import ERRORS, Account, account
-from infradoc_rules.sizing.gpus import GIB, gpu_named
+from infradoc_rules.sizing.gpus import gpu_named
 from infradoc_rules.sizing.known import known_model
 from infradoc_rules.sizing.model import Model
 from infradoc_rules.sizing.setting import Setting
+from infradoc_rules.units import GIB
 
 DATA = Path("tests/data/fit/vllm.yaml")
 RESULTS = Path(__file__).parent / "results" / "fit.json"

@@ -1,6 +1,6 @@
 """How fast logs are read, how much memory that takes, and what a folder case costs over a bare interpreter.
 
-    python -P bench/bench_logs.py [--megabytes 200] [--gigabytes 2] [--cases tests/data/cases] [--write]
+    python -P bench/bench_logs.py [--megabytes 200] [--gigabytes 2] [--cases tests/data/cases] [--pairs 9] [--write]
 
 The log is made up line by line from the forms that vLLM prints, in a stated mix by bytes: access lines of uvicorn with
 many clients, the engine's stats line, tracebacks under a worker's prefix, and lines that no pattern knows.
@@ -20,6 +20,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "logs.json"
 # Children keep compiled files, as an installed command does.
@@ -70,15 +71,15 @@ def block(kind: str, rng: random.Random, second: int) -> str:
 
 
 def write_log(path: Path, size: int) -> None:
-    """A log of about `size` bytes in the mix: one stretch of a few MB, made anew for each GB."""
+    """A log of about `size` bytes in the mix: a few MB again and again, with other unknown lines each time."""
     rng = random.Random(4)
     lengths = {kind: len(block(kind, rng, 0)) for kind in MIX}
     weights = [share / lengths[kind] for kind, share in MIX.items()]
     stretch = "".join(block(kind, rng, i // 40) for i, kind in enumerate(rng.choices(list(MIX), weights, k=60_000)))
     data = stretch.encode()
     with path.open("wb") as handle:
-        for _ in range(max(1, size // len(data))):
-            handle.write(data)
+        for number in range(max(1, size // len(data))):
+            handle.write(data.replace(b" tick ", b" tick %d " % number))
 
 
 def read(path: Path) -> dict[str, float]:
@@ -89,14 +90,20 @@ def read(path: Path) -> dict[str, float]:
     return result
 
 
-def seconds(command: list[str], rounds: int) -> float:
-    """Median wall seconds of a command."""
-    taken = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=False, env=ENVIRONMENT)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+def taken(command: list[str]) -> tuple[float, float]:
+    """Wall and CPU seconds of a command."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime
+
+
+def over(command: list[str], bare: list[str], rounds: int) -> tuple[float, float]:
+    """Median wall and CPU seconds that a command takes beyond a bare start just before it."""
+    pairs = [(taken(bare), taken(command)) for _ in range(rounds)]
+    wall, cpu = (statistics.median(long[of] - short[of] for short, long in pairs) for of in (0, 1))
+    return wall, cpu
 
 
 def long_log(path: Path, gigabytes: int) -> dict[str, float]:
@@ -107,18 +114,23 @@ def long_log(path: Path, gigabytes: int) -> dict[str, float]:
     return {"mb": round(size), "mb_per_cpu_second": round(size / run["cpu"], 1), "rss_mib": round(run["rss_mib"])}
 
 
-def cases(folder: Path, rounds: int) -> dict[str, float]:
+def cases(folder: Path, rounds: int) -> dict[str, Any]:
     """What `infradoc diagnose` of one case takes beyond a bare interpreter start, over all cases."""
-    bare = seconds([sys.executable, "-P", "-c", "pass"], rounds)
-    taken = []
+    bare = [sys.executable, "-P", "-c", "pass"]
+    found: list[tuple[float, float, str]] = []
     for case in sorted(path.parent for path in folder.glob("*/label.yaml")):
         command = [sys.executable, "-P", "-m", "infradoc", "diagnose", str(case), "--format", "json"]
-        taken.append(seconds(command, 1) - bare)
+        found.append((*over(command, bare, rounds), case.name))
+    walls, cpus, _ = zip(*found, strict=True)
     return {
-        "bare_start_s": round(bare, 3),
-        "over_bare_median_s": round(statistics.median(taken), 3),
-        "over_bare_max_s": round(max(taken), 3),
-        "cases": len(taken),
+        "bare_start_s": round(statistics.median(taken(bare)[0] for _ in range(rounds)), 3),
+        "pairs_a_case": rounds,
+        "over_bare_median_s": round(statistics.median(walls), 3),
+        "over_bare_max_s": round(max(walls), 3),
+        "over_bare_cpu_median_s": round(statistics.median(cpus), 3),
+        "over_bare_cpu_max_s": round(max(cpus), 3),
+        "slowest": [name for _, _, name in sorted(found, reverse=True)[:3]],
+        "cases": len(found),
     }
 
 
@@ -127,7 +139,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--gigabytes", type=int, default=0, help="read one long log as well")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="reads of the log")
+    parser.add_argument("--pairs", type=int, default=9, help="runs of each case, each after a bare start")
     parser.add_argument("--cases", type=Path, default=Path(__file__).parent.parent / "tests" / "data" / "cases")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
@@ -153,7 +166,7 @@ def main() -> None:
         "events_kept": runs[0]["kept"],
         "unparsed": runs[0]["unparsed"],
         "long_log": big,
-        "case": cases(args.cases, 5),
+        "case": cases(args.cases, args.pairs),
     }
     print(json.dumps(result, indent=1))
     if args.write:

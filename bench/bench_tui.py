@@ -118,7 +118,7 @@ class Synthetic:
             name: tuple(Series(name, labels, times, values[:end]) for labels, values in rows)
             for name, rows in self._series.items()
         }
-        yield Frozen(self.now(), 10.0, 1.0, "infradoc", (), {}, series)
+        yield Frozen(self.now(), 10.0, 1.0, self.now() - float(self._times[0]), "infradoc", (), {}, series)
 
     def marks(self) -> tuple[Mark, ...]:
         """A hundred findings over the whole time."""
@@ -142,6 +142,8 @@ async def frames(
             await asyncio.sleep(0.001)
         await pilot.pause()
         first = 1000 * (time.perf_counter() - begin)
+        if screen.painted is None or not screen.panels[0].text.strip():
+            raise SystemExit(f"A frame that fails takes no time: {[note.message for note in app._notifications]}")
         apply = screen.apply
         spent = [0.0]
 

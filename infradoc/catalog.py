@@ -12,7 +12,7 @@ from infradoc.errors import InfradocError
 from infradoc_rules.actions import ACTIONS
 from infradoc_rules.advise import ADVISERS
 from infradoc_rules.catalog import Catalog, load_catalog
-from infradoc_rules.schema import RuleError
+from infradoc_rules.rule_file import RuleError
 from infradoc_rules.vocabulary import finding_ids
 
 

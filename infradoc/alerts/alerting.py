@@ -9,24 +9,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from infradoc.alerts import desk
-from infradoc.alerts.catalog_words import area_of, title_of
+from infradoc.alerts.catalog_words import area_of
 from infradoc.alerts.clean import clean_text
 from infradoc.alerts.clerk import Clerk
 from infradoc.alerts.config import AlertsConfig
 from infradoc.alerts.core import CLOCK_SLACK, Core
-from infradoc.alerts.database import BusyError, Database, Lease, StoreError, state_folder
+from infradoc.alerts.damage import mended, sound_database
+from infradoc.alerts.database import StoreError, state_folder
 from infradoc.alerts.deliver import Deliverer
 from infradoc.alerts.incident import RANK, Incident
-from infradoc.alerts.message import TitleOf, change_message
+from infradoc.alerts.lease import BusyError, Lease
+from infradoc.alerts.message import change_message
 from infradoc.alerts.outbox import Outbox
 from infradoc.alerts.records import load_groups, load_incidents
 from infradoc.alerts.sinks.all import make_sink
 from infradoc.alerts.sinks.base import Sink
 
+_MEND_AGAIN_SECONDS, _MEND_FAILED_SECONDS = 600.0, 10.0
 MOST_CHANGES = 1000  # applied changes that wait in memory while the disk is full
 
 
@@ -47,27 +51,27 @@ class Alerting:
         config: AlertsConfig,
         *,
         clock: Callable[[], float] = time.time,
-        titles: TitleOf = title_of,
         deliverer: Callable[..., Deliverer] = Deliverer,
     ) -> None:
         """Take the lease and restore what fires. Raises BusyError, StoreError, and what `check` of a sink does."""
         self.config = config
         self.clock = clock
-        self.sinks: list[Sink] = [make_sink(sink) for sink in config.sinks.values()]
-        for sink in self.sinks:
-            sink.check()
-        folder = state_folder(config.state)
-        self._lease = Lease(folder)
+        self.sinks = _checked_sinks(config)
+        self.folder = state_folder(config.state)
+        self._lease = Lease(self.folder)
         try:
-            self._database = Database(folder)
-            self.core = Core(config.timing, config.group_by, area_of if config.critical_inhibits_warning else None)
+            self._database, said = sound_database(self.folder, clock())
+            self.core = Core(config.timing, config.group_by, _inhibition(config))
             self.core.restore(clock(), load_incidents(self._database), load_groups(self._database))
-            Outbox(self._database).drop_unknown(config.sinks)
         except BaseException:
             self._lease.release()
             raise
-        self._deliverer = deliverer(folder, self.sinks, keep=config.keep, clock=clock)
-        self._clerk = Clerk(config, self.core, self._database, self.sinks, titles)
+        self.set_aside = [said] if said else []  # a sentence for each database that was damaged
+        self._damaged, self._mend_after = False, 0.0
+        self._unknown_wait = True  # messages of sinks that are no more may wait, and have yet to be laid aside
+        self._make_deliverer = deliverer
+        self._deliverer = self._deliverer_of(config, self.sinks)
+        self._clerk = Clerk(config, self.core, self._database, self.sinks)
         self._guard = threading.RLock()  # held while the database is written, which may take seconds
         self._inbox = threading.Lock()  # held for an instant only: those who observe never wait
         self._seen: dict[str, _Seen] = {}
@@ -76,6 +80,30 @@ class Alerting:
         self._bell = threading.Event()
         self._ending = False
         self._thread: threading.Thread | None = None
+
+    def _deliverer_of(self, config: AlertsConfig, sinks: Sequence[Sink]) -> Deliverer:
+        return self._make_deliverer(self.folder, sinks, keep=config.keep, clock=self.clock)
+
+    def reconfigure(self, config: AlertsConfig) -> None:
+        """Put another configuration in force; another `state` counts at the next start only.
+
+        Raises SecretError and StoreError; then everything is as it was. What was decided and could not be stored yet
+        stays in memory, and nothing has to be written for the change: it works on a full disk.
+        """
+        sinks = _checked_sinks(config)
+        deliverer = self._deliverer_of(config, sinks)
+        deliverer.open()  # while the old one is at work: on a full disk the last to close could not open again
+        with self._guard:
+            self._deliverer.stop(0.0)
+            self.config, self.sinks, self._deliverer = config, sinks, deliverer
+            self.core.timing, self.core.group_by = config.timing, config.group_by
+            self.core.area_of = _inhibition(config)
+            self._clerk = Clerk(config, self.core, self._database, sinks)
+            self._unknown_wait = True
+            if self._thread is not None:
+                with suppress(StoreError):  # it is the deliverer's trouble from now on
+                    deliverer.start()
+        self._bell.set()
 
     def observe(
         self,
@@ -191,12 +219,46 @@ class Alerting:
             self.core.advance(now)
             try:
                 self._lease.hold()
+                self._mend(now)
+                self._lay_unknown_aside()
                 queued = self._clerk.store(now, changes)
             except (StoreError, BusyError) as error:
                 self._trouble = str(error)
+                self._damaged = isinstance(error, StoreError) and error.damaged
                 with self._inbox:
                     self._changes = [*changes, *self._changes][-MOST_CHANGES:]
                 return
             self._trouble = ""
         if queued:
             self._deliverer.wake()
+
+    def _mend(self, now: float) -> None:
+        """Should the database have been found damaged, go on with a new one. Raises StoreError.
+
+        Not again and again: a disk that damages every file must not be filled with them.
+        """
+        if not (self._damaged or self._deliverer.damaged) or time.monotonic() < self._mend_after:
+            return
+        self._mend_after = time.monotonic() + _MEND_FAILED_SECONDS
+        said = mended(self.folder, now)
+        self._damaged = self._deliverer.damaged = False
+        if said:
+            self._mend_after = time.monotonic() + _MEND_AGAIN_SECONDS
+            self.set_aside.append(said)
+            self.core.dirty |= set(self.core.incidents)
+
+    def _lay_unknown_aside(self) -> None:
+        if self._unknown_wait:
+            Outbox(self._database).drop_unknown(self.config.sinks)
+            self._unknown_wait = False
+
+
+def _checked_sinks(config: AlertsConfig) -> list[Sink]:
+    sinks = [make_sink(sink) for sink in config.sinks.values()]
+    for sink in sinks:
+        sink.check()
+    return sinks
+
+
+def _inhibition(config: AlertsConfig) -> Callable[[str], str] | None:
+    return area_of if config.critical_inhibits_warning else None

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from infradoc.errors import visible
-from infradoc.sources.secrets import HIDDEN, without_secrets
+from infradoc.sources.prompts import without_prompts
+from infradoc.sources.secrets import without_secrets
 
 LONGEST_TEXT = 1000  # characters of one sentence: the catalog's longest cause has 700
 MOST_EVIDENCE = 5
 CUT = "…"
-# Servers print prompts into their logs when asked to: `prompt: '...'` (vLLM), "messages": [...] (echoed bodies).
-_PROMPT = re.compile(
-    r"""(\b(?:prompt|messages|content|input_text|prompt_token_ids)['"]?\s{0,3}[=:]\s{0,3})"""
-    r"""(?:'(?:[^'\\]|\\.){0,20000}'?|"(?:[^"\\]|\\.){0,20000}"?|\[.{0,20000})""",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def clean_text(text: str, longest: int = LONGEST_TEXT) -> str:
     """One line without secrets and prompts; control characters are written out, and a long text ends in a mark."""
-    plain = _PROMPT.sub(rf"\1{HIDDEN}", without_secrets(text[: 4 * longest]))
+    plain = without_prompts(without_secrets(text[: 4 * longest]))
     line = visible(" ".join(plain.split()))
     return line if len(line) <= longest else line[: longest - 1] + CUT
 

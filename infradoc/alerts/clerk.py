@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from infradoc.alerts.catalog_words import title_of
 from infradoc.alerts.config import AlertsConfig, SinkConfig
 from infradoc.alerts.core import Core, Entry, Flush, muted
 from infradoc.alerts.database import Database
 from infradoc.alerts.incident import OPEN, RANK
 from infradoc.alerts.matchers import Silence, all_match
-from infradoc.alerts.message import TitleOf, incident_message
+from infradoc.alerts.message import incident_message
 from infradoc.alerts.outbox import HEARTBEAT, put
 from infradoc.alerts.records import forget_groups, load_silences, save_group, save_incidents
 from infradoc.alerts.sinks.base import Sink
@@ -20,14 +21,11 @@ from infradoc.alerts.sinks.base import Sink
 class Clerk:
     """Memory follows only when the transaction is on disk: a full disk between the two loses nothing."""
 
-    def __init__(
-        self, config: AlertsConfig, core: Core, database: Database, sinks: Sequence[Sink], titles: TitleOf
-    ) -> None:
+    def __init__(self, config: AlertsConfig, core: Core, database: Database, sinks: Sequence[Sink]) -> None:
         self._config = config
         self._core = core
         self._database = database
         self._sinks = sinks
-        self._titles = titles
         self._beats: dict[tuple[str, str], float] = {}
 
     def store(self, now: float, changes: Sequence[dict[str, Any]]) -> bool:
@@ -72,7 +70,7 @@ class Clerk:
     def _put(
         self, link: sqlite3.Connection, sink: Sink, flush: Flush, entries: Sequence[Entry], lane: str, kind: str = ""
     ) -> None:
-        message = incident_message(flush, entries, self._titles)
+        message = incident_message(flush, entries, title_of)
         put(link, message, sink.name, lane, flush.now + sink.config.give_up, kind)
 
     def _queue_change(self, link: sqlite3.Connection, message: dict[str, Any]) -> None:

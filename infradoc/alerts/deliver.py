@@ -34,14 +34,14 @@ class Deliverer:
         pace: Pace | None = None,
         keep: float = 7 * 86_400.0,
         clock: Callable[[], float] = time.time,
-        chance: random.Random | None = None,
     ) -> None:
         self.folder = folder
         self.sinks = sinks
         self.pace = pace or Pace()
         self.keep = keep
         self.clock = clock
-        self.chance = chance or random.Random()
+        self.chance = random.Random()
+        self.damaged = False  # the database was seen to be so; whoever mends it takes this back
         self._write_trouble = ""
         self._read_trouble = ""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -50,9 +50,16 @@ class Deliverer:
         self._thread = threading.Thread(target=self._run, name="alerts-deliver", daemon=True)
         self._ready = threading.Event()
         self._fault: BaseException | None = None
+        self._opened: Database | None = None
+
+    def open(self) -> None:
+        """Open the database. Raises StoreError."""
+        self._opened = Database(self.folder)
 
     def start(self) -> None:
-        """Open the database and begin. Raises StoreError."""
+        """Begin, after opening the database where `open` was not called. Raises StoreError."""
+        if self._opened is None:
+            self.open()
         self._thread.start()
         self._ready.wait()
         if self._fault is not None:
@@ -78,19 +85,16 @@ class Deliverer:
         self.wake()
         if self._thread.is_alive():
             self._thread.join(drain + 10.0)
+        elif self._opened is not None:
+            self._opened.close()  # it was never started, or has ended
 
     def _ring(self) -> None:
         for bell in self._bells:
             bell.set()
 
     def _run(self) -> None:
-        try:
-            self._database = Database(self.folder)
-            self._outbox = Outbox(self._database)
-        except BaseException as error:
-            self._fault = error
-            self._ready.set()
-            return
+        assert self._opened is not None
+        self._outbox = Outbox(self._opened)
         try:
             asyncio.run(self._main())
         except Exception as error:  # no event loop without free files, say: whoever waits for the start hears of it
@@ -98,7 +102,7 @@ class Deliverer:
             self._fault = StoreError(self._read_trouble, "They wait on disk for the next start.")
         finally:
             self._ready.set()
-            self._database.close()
+            self._opened.close()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -135,13 +139,17 @@ class Deliverer:
         try:
             wait = call()
         except StoreError as error:
-            self._read_trouble = str(error)
+            self._read_trouble = self._told(error)
             return self.pace.idle
         except Exception as error:  # one sink's fault must not end the others' deliveries
             self._read_trouble = f"Internal error: {type(error).__name__}: {clean_text(str(error), 200)}"
             return self.pace.idle
         self._read_trouble = ""
         return wait
+
+    def _told(self, error: StoreError) -> str:
+        self.damaged = self.damaged or error.damaged
+        return str(error)
 
     def settled(self, result: Result, worker: _Worker) -> None:
         """A worker has something to be noted."""
@@ -161,7 +169,7 @@ class Deliverer:
                     self._outbox.settle([result for result, _ in batch])
                     break
                 except StoreError as error:
-                    self._write_trouble = str(error)
+                    self._write_trouble = self._told(error)
                     await asyncio.sleep(RECORD_AGAIN)
             self._write_trouble = ""
             for result, worker in batch:
@@ -178,7 +186,7 @@ class Deliverer:
                 try:
                     self._outbox.move(moved, now)
                 except StoreError as error:
-                    self._write_trouble = str(error)
+                    self._write_trouble = self._told(error)
                     continue
                 self._ring()
             ahead += moved
@@ -190,7 +198,7 @@ class Deliverer:
                 self._outbox.expire(self.clock())
                 self._write_trouble = ""
             except StoreError as error:
-                self._write_trouble = str(error)
+                self._write_trouble = self._told(error)
             await asyncio.sleep(PRUNE_SECONDS)
 
 
@@ -244,7 +252,7 @@ class _Worker:
         try:
             state = of._outbox.state(row.sink)
         except StoreError as error:
-            of._read_trouble = str(error)
+            of._read_trouble = of._told(error)
             state = SinkState()  # only the breaker's count is not known then; what was delivered stays delivered
         of.settled(result_of(row, outcome, now, state, of.pace, of.chance), self)
 

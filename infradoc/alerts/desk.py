@@ -13,11 +13,15 @@ _SHOWN = "seq, id, sink, lane, kind, created, state, attempts, error, finished"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did: rows queued again, dead rows left out because a later state has been delivered, sinks on."""
+    """What a replay did: rows queued again, dead rows left out because a later state has been delivered, sinks on.
+
+    waited: rows that waited all the time for the sinks that are switched on again.
+    """
 
     queued: int
     outdated: int
     enabled: tuple[str, ...]
+    waited: int = 0
 
 
 def remembered(database: Database) -> dict[str, dict[str, Any]]:
@@ -62,7 +66,8 @@ def replay(
     """Queue again: the row of that id whatever became of it, else the dead ones. Raises StoreError.
 
     Of dead rows, those whose lane has delivered something later stay dead unless `outdated`: sent now they would open
-    an incident that has been told as over. Sinks that are named, or whose rows are queued, are switched on again.
+    an incident that has been told as over. Sinks that are named, or whose rows are queued, are switched on again; all
+    of them where nothing is named.
     """
     with database.transaction() as link:
         found = _chosen(link, row_id, since, sink)
@@ -72,8 +77,15 @@ def replay(
                 "UPDATE outbox SET state = 'waiting', finished = NULL, deadline = ? WHERE seq = ?", (now + give_up, seq)
             )
             link.execute("INSERT OR REPLACE INTO lane VALUES (?, ?, ?)", (name, lane, now))
-        on = _switch_on(link, {row[1] for row in picked} | ({sink} if sink else set()))
-    return Replayed(len(picked), len(found) - len(picked), on)
+        names = {row[1] for row in picked} | ({sink} if sink else set())
+        if not (row_id or sink or since is not None):
+            names |= {row[0] for row in link.execute("SELECT name FROM sink WHERE disabled <> ''")}
+        on = _switch_on(link, names)
+        marks = ", ".join("?" * len(on))
+        query = f"SELECT count(*) FROM outbox WHERE state = 'waiting' AND sink IN ({marks})"
+        waiting = link.execute(query, on).fetchone()[0]
+    queued = sum(row[1] in on for row in picked)
+    return Replayed(len(picked), len(found) - len(picked), on, waiting - queued)
 
 
 def _chosen(link: sqlite3.Connection, row_id: str, since: float | None, sink: str) -> list[tuple[int, str, str, bool]]:

@@ -102,7 +102,7 @@ class Outbox:
         """
         if not limits or not most:
             return most, 0.0
-        with self.database.transaction() as link:
+        with self.database.rows_read(), self.database.transaction() as link:
             _ensure(link, sink)
             raw = json.loads(link.execute("SELECT buckets FROM sink WHERE name = ?", (sink,)).fetchone()[0])
             state = {key: (float(value[0]), float(value[1])) for key, value in raw.items()}

@@ -1,24 +1,8 @@
-"""How long things wait: durations of the configuration, and the timers of the core."""
+"""How long the core lets things wait."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)")
-LONGEST = 366 * 86_400.0
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of "500ms", "30s", "5m", "2h" or "7d". Raises ValueError, whose text completes "NAME: ..."."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no duration; write for example 30s, 5m, 2h or 7d")
-    seconds = float(found.group(1)) * _UNITS[found.group(2)]
-    if seconds > LONGEST:
-        raise ValueError(f"{text!r} is longer than a year")
-    return seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import IO, Protocol
 
+from infradoc.artefacts.dense import Runs, Thinned
+
 CHUNK = 1 << 20
 LINE_LIMIT = 1 << 20  # characters of a line that are kept; a log that was never ended by "\n" must not fill the memory
 _BOMS = (
@@ -57,10 +59,14 @@ def _mostly_utf8(head: bytes) -> bool:
 
 
 class LineReader:
-    """Lines of a stream in batches, with at most LINE_LIMIT characters each. `cut` counts those that were longer."""
+    """Lines of a stream in batches, with at most LINE_LIMIT characters each. `cut` counts those that were longer.
 
-    def __init__(self, stream: Readable, head: bytes = b"") -> None:
+    Of long runs of blank or very short lines the beginning is given; `thinned.cut` counts the others.
+    """
+
+    def __init__(self, stream: Readable, head: bytes = b"", runs: Runs | None = None) -> None:
         name, skip = encoding_of(head)
+        self.thinned = Thinned(runs or Runs())
         self.cut = 0
         self.failed = ""  # why the stream broke off
         self.dirty = False  # whether the last batch held characters that a terminal acts on
@@ -103,6 +109,9 @@ class LineReader:
                 return []
             self._dropping = False
         text = self._rest + text
+        if text[:1] == "\n" and text == "\n" * len(text):  # nothing but line ends: no list is made of them
+            self._rest = ""
+            return [""] * self.thinned.newlines(len(text))
         self.dirty = "\x1b" in text or "\r" in text or "\x00" in text or "[0m" in text
         lines = text.split("\n")  # not splitlines: a form feed or U+2028 inside a message ends no line
         self._rest = lines.pop()
@@ -117,7 +126,7 @@ class LineReader:
             lines = [self._capped(line) for line in lines]
         if self.dirty and "\r" in text:
             lines = [line[:-1] if line.endswith("\r") else line for line in lines]
-        return lines
+        return self.thinned.lines(lines)
 
     def _capped(self, line: str) -> str:
         if len(line) <= LINE_LIMIT:

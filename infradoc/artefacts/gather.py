@@ -15,16 +15,20 @@ from infradoc.artefacts.kinds.log import reader_of
 from infradoc.artefacts.model import Artefact, Gathered, Segment
 from infradoc.artefacts.notes import Notes
 from infradoc.artefacts.open import ArtefactError, Opening, Text
+from infradoc.artefacts.servers import Part, Signs, by_server, has_banner, signs_of
 from infradoc.artefacts.shuffled import in_order
 from infradoc.artefacts.sound import sound_event, sound_facts
 from infradoc.artefacts.split import LOG, split
 from infradoc.artefacts.text import Cleaner
+from infradoc.artefacts.unfold import unfolded
 from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.patterns import LogScanner, weights
 
 HEAD_CHARACTERS = 4 << 20  # of a text that are split by content; what follows is read as the log that it began as
+HEAD_LINES = 100_000  # likewise: a line held takes 60 bytes beside its characters
 JSON_CHARACTERS = 24 << 20  # a JSON document is one value and read whole, up to what 150 MB of memory allow
+JSON_LINES = 1_000_000
 _HELD_CHARACTERS = 12 << 20  # log lines held until the engine is known from all files together
 _WINDOW = 400  # lines that the engine is told by at a time
 _DISTINCT_LINES = 8_000  # that are looked through for a sign of the engine
@@ -72,21 +76,13 @@ def segments_of(path: Path) -> list[Segment]:
 
 
 @dataclass(slots=True)
-class _Part:
-    """One segment that was read."""
-
-    source: str
-    kind: str
-    artefact: Artefact
-
-
-@dataclass(slots=True)
 class _Held:
     """A log segment that waits until the engine is known; `place` is where its part belongs."""
 
     segment: Segment
     group: str
     place: int
+    signs: Signs
 
 
 @dataclass
@@ -94,7 +90,7 @@ class _Account:
     """What was read so far."""
 
     notes: Notes
-    parts: dict[int, _Part] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
     held: list[_Held] = field(default_factory=list)
     votes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     scanners: dict[str, LogScanner] = field(default_factory=dict)
@@ -107,24 +103,42 @@ class _Account:
         head, rest, size, cleaner = _head(text)
         lines = cleaner.clean(head)
         self._see_year(lines)
-        segments = split(text.name, lines)
-        for segment in segments:
-            if segment.kind != LOG:
-                self._read(segment)
-        logs = [segment for segment in segments if segment.kind == LOG]
-        for segment in logs:
-            for system, weight in _weights(segment.lines).items():
-                self.votes[system] += weight
         following = next(rest, None)
-        if following is not None:
-            self._stream(text, logs[0] if logs else Segment(LOG, text.name, 1, []), following, rest, cleaner, len(head))
-            return True
+        streams = cleaner.streams(head) if following is None else []
+        each = _each_of(lines, streams) if streams else {}
+        if sum(map(has_banner, each.values())) > 1:
+            found = [
+                self._take(f"{text.name}[{name}]", f"{text.group}[{name}]", some, size, name)
+                for name, some in each.items()
+            ]
+            return any(found)
+        if following is None:
+            return self._take(text.name, text.group, lines, size)
+        logs = self._take_but_logs(split(text.name, lines), text.group)
+        self._stream(text, logs[0] if logs else Segment(LOG, text.name, 1, []), following, rest, cleaner, len(head))
+        return True
+
+    def _take(self, source: str, group: str, lines: Sequence[str], size: int, name: str = "") -> bool:
+        """Take in the lines of one source."""
+        segments = split(source, lines)
+        logs = self._take_but_logs(segments, group)
         for segment in logs:
-            self.held.append(_Held(segment, text.group, self._next()))
+            self.held.append(_Held(segment, group, self._next(), signs_of(segment.lines, name)))
         self.size += size if logs else 0
         if self.size > _HELD_CHARACTERS:
             self._release()
         return bool(segments)
+
+    def _take_but_logs(self, segments: Sequence[Segment], group: str) -> list[Segment]:
+        """Read the segments that are no logs; the others, after they had their say on the engine."""
+        for segment in segments:
+            if segment.kind != LOG:
+                self._read(segment, group)
+        logs = [segment for segment in segments if segment.kind == LOG]
+        for segment in logs:
+            for system, weight in _weights(segment.lines).items():
+                self.votes[system] += weight
+        return logs
 
     def _see_year(self, lines: Sequence[str]) -> None:
         if self.year is None:
@@ -135,7 +149,7 @@ class _Account:
         self.places += 1
         return self.places
 
-    def _read(self, segment: Segment) -> None:
+    def _read(self, segment: Segment, group: str) -> None:
         try:
             artefact = _BY_NAME[segment.kind].read(segment)
         except (ValueError, ArithmeticError):  # a number of thousands of digits, or one that is none
@@ -143,7 +157,7 @@ class _Account:
             artefact = Artefact(unparsed=len(segment.lines))
         artefact.events = [event for event in map(sound_event, artefact.events) if event is not None]
         artefact.facts = sound_facts(artefact.facts)
-        self.parts[self._next()] = _Part(segment.source, segment.kind, artefact)
+        self.parts[self._next()] = Part(segment.source, segment.kind, artefact, group, signs_of(segment.lines))
         if artefact.system:
             self.votes[artefact.system] += _SEEN if segment.kind == "host_tools" else _LAUNCHED
 
@@ -163,7 +177,7 @@ class _Account:
         for batch in chain([following], rest):
             reader.feed(cleaner.clean(batch) if text.reader.dirty or not cleaner.plain else batch)
         self.scanners[text.group] = reader.scanner
-        self.parts[self._next()] = _Part(text.name, LOG, reader.artefact())
+        self.parts[self._next()] = Part(text.name, LOG, reader.artefact(), text.group, signs_of(first.lines))
 
     def _release(self) -> None:
         """Read the logs that wait."""
@@ -173,7 +187,7 @@ class _Account:
             reader.scanner.lines = held.segment.first_line - 1
             reader.feed(in_order(held.segment.lines))
             self.scanners[held.group] = reader.scanner
-            self.parts[held.place] = _Part(held.segment.source, LOG, reader.artefact())
+            self.parts[held.place] = Part(held.segment.source, LOG, reader.artefact(), held.group, held.signs)
         self.held, self.size = [], 0
 
     def _system_of(self, segment: Segment) -> str | None:
@@ -192,21 +206,47 @@ class _Account:
         return best if best is not None and self.votes[best] >= 1 else None
 
     def gathered(self, name: str, notes: Notes) -> Gathered:
-        """All parts together: events get one running order, facts the most trusted origin."""
+        """All parts together, and where they are of several servers those of each."""
         self._release()
         parts = [self.parts[place] for place in sorted(self.parts)]
-        found = [part.artefact for part in parts]
-        return Gathered(
-            name=name,
-            events=[replace(event, order=place) for place, event in enumerate(merged(found), start=1)],
-            facts=_facts(found, self.system),
-            series=[series for artefact in found for series in artefact.series],
-            system=self.system,
-            kinds=[(part.source, part.kind) for part in parts],
-            unparsed=sum(artefact.unparsed for artefact in found),
-            notes=notes,
-            stated=[fact for artefact in found for fact in artefact.facts],
-        )
+        whole = _joined(name, parts, self.system, notes)
+        whole.servers = [
+            _joined(_named(some), some, _own_system(some) or self.system, notes) for some in by_server(parts)
+        ]
+        return whole
+
+
+def _joined(name: str, parts: Sequence[Part], system: str | None, notes: Notes) -> Gathered:
+    """Parts as one account: events get one running order, facts the most trusted origin."""
+    found = [part.artefact for part in parts]
+    return Gathered(
+        name=name,
+        events=[replace(event, order=place) for place, event in enumerate(merged(found), start=1)],
+        facts=_facts(found, system),
+        series=[series for artefact in found for series in artefact.series],
+        system=system,
+        kinds=[(part.source, part.kind) for part in parts],
+        unparsed=sum(artefact.unparsed for artefact in found),
+        notes=notes,
+        stated=[fact for artefact in found for fact in artefact.facts],
+    )
+
+
+def _named(parts: Sequence[Part]) -> str:
+    """A server by the first of its logs."""
+    return next(part.source for part in parts if part.kind == LOG and part.signs.banner)
+
+
+def _own_system(parts: Sequence[Part]) -> str | None:
+    return next((part.artefact.system for part in parts if part.signs.banner and part.artefact.system), None)
+
+
+def _each_of(lines: Sequence[str], streams: Sequence[str]) -> dict[str, list[str]]:
+    """The lines of each stream, those of the others left blank."""
+    return {
+        name: [line if stream == name else "" for line, stream in zip(lines, streams, strict=True)]
+        for name in dict.fromkeys(stream for stream in streams if stream)
+    }
 
 
 def _weights(lines: Sequence[str]) -> dict[str, float]:
@@ -234,14 +274,15 @@ def _head(text: Text) -> tuple[list[str], Iterator[list[str]], int, Cleaner]:
     batches = text.reader.batches()
     lines: list[str] = []
     size = 0
-    limit = HEAD_CHARACTERS
+    limit, most_lines = HEAD_CHARACTERS, HEAD_LINES
     for batch in batches:
         if not lines and batch[0].lstrip()[:1] in ("{", "["):
-            limit = JSON_CHARACTERS if _one_value(batch) else limit
+            limit, most_lines = (JSON_CHARACTERS, JSON_LINES) if _one_value(batch) else (limit, most_lines)
         lines += batch
         size += sum(map(len, batch))
-        if size > limit:
+        if size > limit or len(lines) > most_lines:
             break
+    lines = unfolded(lines)
     return lines, batches, size, Cleaner(lines)
 
 

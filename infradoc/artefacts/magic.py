@@ -22,8 +22,8 @@ _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
 _DOCUMENTS = (
     (b"%PDF", "a PDF document"),
     (b"\xd0\xcf\x11\xe0", "an Office document"),
-    (b"{\\rtf", "an RTF document"),
 )
+RTF = b"{\\rtf"  # a document, but one whose text is written out
 # An Office document is a zip of XML, in which every sentence is in pieces.
 _OFFICE = (b"[Content_Types].xml", b"mimetypeapplication/vnd.oasis", b"_rels/.rels", b"word/", b"docProps/")
 _OTHERS = (

@@ -63,6 +63,7 @@ class Gathered:
     unparsed: int
     notes: Notes = field(default_factory=Notes)  # what could not be read
     stated: list[Fact] = field(default_factory=list)  # every fact as each artefact states it, in order
+    servers: list[Gathered] = field(default_factory=list)  # where it is of several servers, what is known of each
 
 
 Lines = Iterable[str]

@@ -56,6 +56,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{name} unpacks to far more than it weighs; only its beginning was read.",
         "{name} 解包后远大于压缩大小；只读取了开头部分。",
     ),
+    "budget": (
+        "{name} was read in part at most: all packed files together unpack to more than {limit} GiB. Give fewer.",
+        "{name} 至多读取了一部分：所有压缩文件解包后合计超过 {limit} GiB。请减少文件。",
+    ),
+    "short": (
+        "{name} goes on for thousands of blank or very short lines; {count} of them were left out and are not counted"
+        " in the numbers of the lines below.",
+        "{name} 有连续数千行空行或极短的行；其中 {count} 行已跳过，其后的行号不计这些行。",
+    ),
     "locked": (
         "{name} is locked with a password and was not read.",
         "{name} 有密码保护，未读取。",
@@ -83,6 +92,7 @@ _TELLING = frozenset(
         "zstd",
         "locked",
         "bomb",
+        "budget",
         "surplus",
         "deep",
         "long",

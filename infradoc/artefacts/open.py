@@ -13,16 +13,17 @@ import stat
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from infradoc.artefacts import magic
+from infradoc.artefacts import magic, richtext
 from infradoc.artefacts.decode import HoleyFile, LineReader, Readable
+from infradoc.artefacts.dense import Runs
 from infradoc.artefacts.notes import Notes
 from infradoc.artefacts.rotation import ending_of, group_of, most_telling, order_key
-from infradoc.artefacts.unpack import BROKEN, Bounded, seekable, unpacker
+from infradoc.artefacts.unpack import BROKEN, MAX_UNPACKED, Bounded, Budget, seekable, unpacker
 from infradoc.errors import InfradocError, visible
 
 MAX_FILES = 2_000
@@ -51,6 +52,8 @@ class Opening:
 
     name: str
     notes: Notes = field(default_factory=Notes)
+    budget: Budget = field(default_factory=Budget)
+    runs: Runs = field(default_factory=Runs)
     _listed: int = 0
 
     def texts(self, path: Path | None, endings: tuple[str, ...] = ("",)) -> Iterator[Text]:
@@ -123,8 +126,13 @@ class Opening:
             source = HoleyFile(handle)
         head = _head(source)
         if not head:
-            if not getattr(source, "broken", ""):  # what breaks off at once is named by who unpacks it
+            # What breaks off at once, or may give nothing any more, is named by who unpacks it.
+            if not getattr(source, "broken", "") and not getattr(source, "stopped", False):
                 self.notes.add("empty", name)
+            return
+        if head.startswith(magic.RTF):
+            whole = _up_to(source, head, richtext.MOST_BYTES)
+            yield Text(visible(name), group_of(name), LineReader(io.BytesIO(), richtext.text_of(whole).encode()))
             return
         document = magic.document_kind(head)
         if document is not None:
@@ -144,39 +152,44 @@ class Opening:
         if PurePosixPath(name).name == "label.yaml" and _LABEL.search(head):
             self.notes.add("label", name)
             return
-        reader = LineReader(source, head)
+        reader = LineReader(source, head, self.runs)
         yield Text(visible(name), group_of(name), reader)
         if reader.cut:
             self.notes.add("long", name, count=reader.cut)
+        if reader.thinned.cut:
+            self.notes.add("short", name, count=reader.thinned.cut)
         if reader.failed:
             self.notes.add("unreadable", name, why=reader.failed)
 
     def _packed(
         self, name: str, handle: IO[bytes], head: bytes, packing: magic.Packing, nesting: int
     ) -> Iterator[Text]:
+        """What is packed in `handle`, of which `head` was read."""
         if nesting >= MAX_NESTING:
             self.notes.add("nested", name)
             return
         try:
             with seekable(handle, head) as whole:
+                share = handle.share if isinstance(handle, Bounded) else 1.0
                 if packing == "zip":
-                    yield from self._zip(name, whole, nesting)
+                    yield from self._zip(name, whole, nesting, share)
                 elif packing == "tar":
-                    yield from self._tar(name, whole, nesting)
+                    yield from self._tar(name, whole, nesting, share)
                 else:
-                    yield from self._compressed(name, whole, packing, nesting)
+                    yield from self._compressed(name, whole, packing, nesting, share)
         except BROKEN as error:
             why = " ".join(str(error).split()).rstrip(".")[:200] or type(error).__name__
             self.notes.add("damaged", name, why=why)
 
-    def _compressed(self, name: str, whole: IO[bytes], packing: magic.Packing, nesting: int) -> Iterator[Text]:
-        size = whole.seek(0, io.SEEK_END)
+    def _compressed(
+        self, name: str, whole: IO[bytes], packing: magic.Packing, nesting: int, share: float
+    ) -> Iterator[Text]:
         whole.seek(0)
         opener = unpacker(packing)
         if opener is None:
             self.notes.add("zstd", name)
             return
-        bounded = Bounded(opener(whole), size, whole.tell)
+        bounded = Bounded(opener(whole), self.budget, whole.tell, share=share)
         inner = name[: -len(ending)] if (ending := ending_of(name)) else name
         inner = inner + ".tar" if name.endswith(".tgz") else inner
         yield from self._bounded(inner, bounded, nesting)
@@ -184,11 +197,11 @@ class Opening:
     def _bounded(self, name: str, bounded: Bounded, nesting: int) -> Iterator[Text]:
         yield from self._stream(name, bounded, nesting + 1)  # type: ignore[arg-type]
         if bounded.stopped:
-            self.notes.add("bomb", name)
+            self.notes.add("bomb" if self.budget.left > 0 else "budget", name, limit=MAX_UNPACKED >> 30)
         if bounded.broken:
             self.notes.add("broken" if bounded.given else "damaged", name, why=bounded.broken)
 
-    def _tar(self, name: str, whole: IO[bytes], nesting: int) -> Iterator[Text]:
+    def _tar(self, name: str, whole: IO[bytes], nesting: int, share: float) -> Iterator[Text]:
         whole.seek(0)
         with tarfile.open(fileobj=whole, mode="r:") as archive:
             members = self._members(name, archive)
@@ -197,7 +210,8 @@ class Opening:
                 handle = archive.extractfile(member)
                 if handle is not None:
                     there = member.size if member.sparse else min(member.size, size - member.offset_data)
-                    yield from self._bounded(f"{name}/{member.name}", Bounded(handle, member.size, most=there), nesting)
+                    bounded = Bounded(handle, self.budget, most=there, share=share)
+                    yield from self._bounded(f"{name}/{member.name}", bounded, nesting)
 
     def _members(self, name: str, archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
         """The files of an archive, also of one that was cut off: then those before that place."""
@@ -217,7 +231,7 @@ class Opening:
             self.notes.add("surplus", name, limit=MAX_FILES)
         return kept
 
-    def _zip(self, name: str, whole: IO[bytes], nesting: int) -> Iterator[Text]:
+    def _zip(self, name: str, whole: IO[bytes], nesting: int, share: float) -> Iterator[Text]:
         whole.seek(0)
         with zipfile.ZipFile(whole) as archive:
             infos, left = most_telling(archive.infolist(), MAX_FILES, lambda one: one.filename)
@@ -236,7 +250,8 @@ class Opening:
                     continue
                 with archive.open(info) as handle:
                     start = whole.tell()
-                    bounded = Bounded(handle, info.compress_size, lambda start=start: whole.tell() - start)  # type: ignore[misc]
+                    used: Callable[[], int] = lambda start=start: whole.tell() - start  # type: ignore[misc]  # noqa: E731
+                    bounded = Bounded(handle, self.budget, used, share=share)
                     yield from self._bounded(f"{name}/{info.filename}", bounded, nesting)
 
     def _allowed(self, archive: str, name: str, regular: bool, folder: bool, link: bool) -> bool:
@@ -258,10 +273,15 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def _head(source: Readable) -> bytes:
-    data = b""
-    while len(data) < magic.HEAD:
-        more = source.read(magic.HEAD - len(data))
+    return _up_to(source, b"", magic.HEAD)
+
+
+def _up_to(source: Readable, data: bytes, most: int) -> bytes:
+    """`data` and what follows, up to `most` bytes."""
+    held = bytearray(data)
+    while len(held) < most:
+        more = source.read(min(1 << 20, most - len(held)))
         if not more:
             break
-        data += more
-    return data
+        held += more
+    return bytes(held)

@@ -129,6 +129,6 @@ def yaml_spans(lines: Sequence[str], wanted: Callable[[Sequence[str]], object]) 
 
 
 def _yaml_goes_on(line: str) -> bool:
-    if line.startswith("---") or _LEVEL.match(line):
+    if line.startswith(("---", "###", "- [ ]", "- [x]")) or _LEVEL.match(line):  # the rest of an issue's template
         return False
     return not line.strip() or line.startswith((" ", "#", "\t")) or bool(_KEY.match(line) or _ITEM.match(line))

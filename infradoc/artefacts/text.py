@@ -5,10 +5,14 @@ Nothing here changes the number of lines, so that every place named in a report 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from infradoc.artefacts.gutters import Gutter, gutter, hosts, taking_off
+from infradoc.artefacts.literals import printed_line
+from infradoc.artefacts.overwritten import behind_bars, shown
+from infradoc.artefacts.records import message_of
+from infradoc.artefacts.unwrap import Unwrap
 from infradoc_rules.lazy_pattern import lazy
 
 _ANSI = lazy(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)?|[@-_])")
@@ -16,7 +20,9 @@ _ANSI = lazy(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)?
 _BARE_ANSI = lazy(r"(?:\^\[|\\x1b|\\u001b|\\033|#x1B)?\[[0-9]{1,2}(?:;[0-9]{1,3}){0,3}m(?!\])")
 _CONTROL = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
 _ENTITY = lazy(r"&(?:lt|gt|amp|quot|nbsp|apos|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
-_TAG = lazy(r"</?(?:pre|code|br|details|summary|p|div|span|b|i|li|ul|ol|td|tr|table|blockquote)\b[^<>]{0,200}/?>")
+_TAG = lazy(
+    r"<!DOCTYPE[^<>]{0,80}>|</?(?:html|head|body|title|font|pre|code|br|details|summary|p|div|span|b|i|li|ul|ol|td|tr|table|blockquote)\b[^<>]{0,200}/?>"
+)
 _QUOTE = lazy(r"^(?:> ?){1,4}(?!>)")
 _FENCE = lazy(r"^\s{0,8}(?:`{3,}|~{3,})\s*[\w+#.-]{0,40}\s*$")
 _PROMPT = lazy(r"^(?:\(\w[\w.-]{0,40}\) )?(?:[\w.-]{1,60}@[\w.-]{1,60}:[^\s#$]{0,200}[#$]|\$) (?=\S)")
@@ -29,8 +35,6 @@ _TYPESET = str.maketrans("\u00a0\u2007\u202f\u2018\u2019\u201c\u201d\u2013", "  
 _NUMBERED = lazy(r"[-_]\d+$")
 _LOOK = 2_000  # lines that tell which wrappers a text has
 _MOST_NAMES = 16
-_RECORD_LIMIT = 1 << 20
-_MESSAGE_KEYS = ("log", "MESSAGE", "message", "msg", "textPayload", "line")
 
 
 def clean(lines: Sequence[str]) -> list[str]:
@@ -44,10 +48,13 @@ class Cleaner:
     def __init__(self, head: Sequence[str]) -> None:
         looked = [_controls(line) for line in head[:_LOOK]]
         self._steps: list[Callable[[str], str]] = []
+        self._naming: list[tuple[int, Gutter]] = []  # those that name whose line it is, and the step that they are
         filled = [line for line in looked if line.strip()]
         if _share(filled, lambda line: line.startswith(">") and _QUOTE.match(line)) >= 0.1:
             self._steps.append(lambda line: _QUOTE.sub("", line, count=1))
         looked = filled = self._apply(filled)
+        filled = self._front(filled)
+        looked = filled
         if _share(looked, lambda line: "&" in line and _ENTITY.search(line)) > 0:
             self._steps.append(_unescape)
         if any("<" in line and _TAG.search(line) for line in looked):
@@ -58,27 +65,60 @@ class Cleaner:
             self._steps.append(lambda line: line[4:] if line.startswith("    ") else line.removeprefix("\t"))
         filled = self._apply(filled)
         if any(_POD.match(line) for line in filled):
-            self._steps.append(lambda line: _POD.sub("", line, count=1))
+            self._take_off(taking_off(_POD))
         if _composed(filled):
-            self._steps.append(lambda line: _COMPOSE.sub("", line, count=1))
+            self._take_off(taking_off(_COMPOSE))
         if any(_CRI.match(line) for line in filled):
             self._steps.append(lambda line: _CRI.sub(r"\g<stamp> ", line, count=1))
-        if any(line.startswith("{") and _record(line) is not None for line in filled):
+        if any(line.startswith("{") and message_of(line) is not None for line in filled):
             self._steps.append(_unpacked)
+        if any("\\n" in line and "\n" in printed_line(line) for line in filled):
+            self._steps.append(printed_line)
+        filled = self._front(filled)
         if any(_PROMPT.match(line) for line in filled):
             self._steps.append(lambda line: _PROMPT.sub("", line, count=1))
+        self._unwrap = Unwrap(self._apply(filled))
+
+    def _front(self, filled: list[str]) -> list[str]:
+        """Take off what stands in front of all lines: numbers, names of files, marks of a diff, hosts."""
+        for find in (gutter, hosts):
+            found = find(filled)
+            if found is not None:
+                self._take_off(found)
+                filled = [found.step(line) for line in filled]
+        return filled
+
+    def _take_off(self, gutter: Gutter) -> None:
+        if gutter.naming is not None:
+            self._naming.append((len(self._steps), gutter))
+        self._steps.append(gutter.step)
+
+    def streams(self, lines: Sequence[str]) -> list[str]:
+        """Of each line the pod, service, host or file that it is said to come from; nothing where all are of one."""
+        names: list[str] = []
+        for before, naming in self._naming:
+            shown = self._apply([_controls(line) for line in lines], before)
+            names = [naming.name_of(line) for line in shown]
+            if len(set(names) - {""}) > 1:
+                break
+        else:
+            return []
+        for index, name in enumerate(names):  # a line without a name goes on with what stands above it
+            names[index] = name or (names[index - 1] if index else "")
+        return names
 
     @property
     def plain(self) -> bool:
         """Whether no wrapper was seen: then only control characters need to be taken off."""
-        return not self._steps
+        return not self._steps and self._unwrap.width is None
 
     def clean(self, lines: Sequence[str]) -> list[str]:
-        """The lines without wrappers and control characters."""
-        return self._apply([_controls(line) for line in lines])
+        """The lines without wrappers and control characters, and whole where they were broken at a width."""
+        whole = self._unwrap.lines(self._apply([_controls(line) for line in lines]))
+        return [behind_bars(line) if "%|" in line else line for line in whole]
 
-    def _apply(self, lines: list[str]) -> list[str]:
-        for step in self._steps:
+    def _apply(self, lines: list[str], steps: int | None = None) -> list[str]:
+        for step in self._steps[:steps]:
             lines = [step(line) for line in lines]
         return lines
 
@@ -87,11 +127,10 @@ def _controls(line: str) -> str:
     """A line as the terminal last showed it."""
     if line.isascii() and line.isprintable() and "[" not in line:
         return line.rstrip()
-    if "\r" in line:
-        # A progress bar rewrites its line: what stands at the end is the last part that is not blank.
-        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     if "\x1b" in line:
         line = _ANSI.sub("", line)
+    if "\r" in line:
+        return "\n".join(_controls(part) for part in shown(line).split("\n"))
     if "m" in line and "[" in line:
         line = _BARE_ANSI.sub("", line)
     line = (line if line.isprintable() else _CONTROL.sub("", line)).rstrip()
@@ -128,42 +167,6 @@ def _composed(lines: Sequence[str]) -> bool:
     return count >= 2 and all(_NUMBERED.search(name) for name in names)
 
 
-def _record(line: str) -> str | None:
-    """The message in a JSON log record (docker, journald, cloud loggers, TGI); None when the line is none."""
-    if not (line.startswith("{") and line.rstrip().endswith("}")) or len(line) > _RECORD_LIMIT:
-        return None
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(data, dict):
-        return None
-    inner = data.get("fields")
-    for holder in (data, inner if isinstance(inner, dict) else {}):
-        message = next((holder[key] for key in _MESSAGE_KEYS if isinstance(holder.get(key), str)), None)
-        if message is not None and _is_log(data, holder):
-            return _with_head(data, message)
-    return None
-
-
-def _is_log(data: dict[str, object], holder: dict[str, object]) -> bool:
-    """A bare {"message": ...} may be a server's answer; a log record has a time, a level or a stream beside it."""
-    return "log" in holder or any(
-        key in data
-        for key in ("stream", "time", "timestamp", "ts", "level", "severity", "PRIORITY", "_PID", "@timestamp")
-    )
-
-
-def _with_head(data: dict[str, object], message: str) -> str:
-    stamp = next((data[key] for key in ("time", "timestamp", "@timestamp", "ts") if isinstance(data.get(key), str)), "")
-    level = next((data[key] for key in ("level", "severity") if isinstance(data.get(key), str)), "")
-    target = data.get("target")
-    parts = [str(stamp), str(level).upper()] if level else []
-    if isinstance(target, str):
-        parts.append(f"{target}:")
-    return " ".join([*(part for part in parts if part), message.rstrip("\r\n")])
-
-
 def _unpacked(line: str) -> str:
-    message = _record(line) if line.startswith("{") else None
+    message = message_of(line) if line.startswith("{") else None
     return line if message is None else message.replace("\r\n", "\n")

@@ -7,7 +7,7 @@ A middle event stands for `repeat` alike ones: same name, phase and texts. Its n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -57,7 +57,7 @@ class Thinner:
     """Takes events in order and gives back at most a few thousand of each name."""
 
     def __init__(self, keep: int = KEEP, cells: int = CELLS) -> None:
-        self._keep, self._cells = keep, cells
+        self.keep, self._cells = keep, cells
         self._names: dict[str, NameThinner] = {}
 
     def add(self, event: Event) -> None:
@@ -68,7 +68,7 @@ class Thinner:
         """What is held of one name."""
         held = self._names.get(name)
         if held is None:
-            held = self._names[name] = NameThinner(self._keep, self._cells)
+            held = self._names[name] = NameThinner(self.keep, self._cells)
         return held
 
     def events(self, make: Make | None = None) -> list[Event]:
@@ -103,9 +103,9 @@ class NameThinner:
         if len(self.late) >= 2 * self._keep:
             self.trim()
 
-    def trim(self) -> None:
-        """Sum up all but the last ones, a stretch of `keep` at a time."""
-        while len(self.late) >= 2 * self._keep:
+    def trim(self, held: int | None = None) -> None:
+        """Sum up all but the last ones (or no more than `held` of them), a stretch of `keep` at a time."""
+        while len(self.late) >= (2 * self._keep if held is None else held + 1):
             leaving = self.late[: self._keep]
             del self.late[: self._keep]
             self._sum_up(leaving)
@@ -122,11 +122,12 @@ class NameThinner:
             first = firsts[shape]
             _group(cell, replace(self.known[shape], order=first[1])).count += count
 
-    def sum_up_like(self, shapes: Sequence[str], order: int) -> None:
+    def sum_up_like(self, shapes: Mapping[str, int], order: int) -> None:
         """Count events that are like known ones and are not among the last; `order` is the place of the first."""
         cell = self._next_cell()
-        for shape, count in Counter(shapes).items():
-            _group(cell, replace(self.known[shape], order=order)).count += count
+        for shape, count in shapes.items():
+            if count:
+                _group(cell, replace(self.known[shape], order=order)).count += count
 
     def _next_cell(self) -> dict[Key, _Group]:
         if self._cell is None or self._filled >= self._width:

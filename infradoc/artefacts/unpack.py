@@ -11,13 +11,15 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from infradoc.artefacts import magic
 
-MAX_UNPACKED = 4 << 30  # bytes that one packed thing may unpack to
+MAX_UNPACKED = 4 << 30  # bytes that all packed things of one reading may unpack to
 MAX_RATIO = 200  # a log packs 20 to 1; beyond FREE_BYTES more than this is a bomb
-FREE_BYTES = 64 << 20
+FREE_BYTES = 64 << 20  # that all of them together may give beyond that ratio
+FIRST_BYTES = 64 << 10  # of each are given in any case: what it is can be seen, and named
 _SPOOL = 32 << 20
 _ZSTD_PIECE = 1 << 10
 BROKEN = (
@@ -32,31 +34,49 @@ BROKEN = (
 )
 
 
+@dataclass
+class Budget:
+    """What all packed things of one reading, one archive or a folder of them, may still unpack to."""
+
+    left: int = field(default_factory=lambda: MAX_UNPACKED)  # bytes in all
+    free: int = field(default_factory=lambda: FREE_BYTES)  # bytes beyond MAX_RATIO
+
+
 class Bounded:
     """An unpacked stream that ends when it has given too much for its packed size, or where it is damaged."""
 
     def __init__(
-        self, stream: Any, packed: int, used: Callable[[], int] | None = None, most: int | None = None
+        self,
+        stream: Any,
+        budget: Budget,
+        used: Callable[[], int] | None = None,
+        most: int | None = None,
+        share: float = 1.0,
     ) -> None:
-        """packed: its size; used: how many bytes of that were taken so far, so that a bomb is seen where it begins;
+        """used: how many packed bytes were taken so far, so that a bomb is seen where it begins; None: not packed.
 
-        most: how many bytes are there, where the archive breaks off before its end.
+        most: how many bytes are there, where the archive breaks off before its end; share: of what a packed byte is
+        itself unpacked from (an archive in an archive), so that two ratios do not multiply.
         """
         self._stream = stream
+        self._budget = budget
         self._used = used
-        self._limit = min(MAX_UNPACKED, max(FREE_BYTES, packed * MAX_RATIO))
-        self._most = self._limit if most is None else most
+        self._share = share
+        self._most = most
         self._given = 0
+        self._beyond = 0  # bytes given beyond the ratio, and taken off the budget
         self.stopped = False
         self.broken = ""
 
     def read(self, size: int = 1 << 20, /) -> bytes:
         """Up to `size` bytes."""
-        if self._given >= self._limit or self._swells():
-            self.stopped = self.stopped or bool(self._stream.read(1))
+        wanted = size if self._most is None else min(size, self._most - self._given)
+        if self._used is not None:
+            wanted = min(wanted, self._budget.left, self._room())
+        if wanted <= 0:
+            self.stopped = self.stopped or (self._given != self._most and bool(self._peek()))
             return b""
         pieces: list[bytes] = []
-        wanted = min(size, self._limit - self._given, self._most - self._given)
         take = getattr(self._stream, "read1", self._stream.read)  # what comes before a damage, not only all or nothing
         while wanted > 0 and not self.broken:
             try:
@@ -70,15 +90,43 @@ class Bounded:
             wanted -= len(data)
         out = b"".join(pieces)
         self._given += len(out)
+        if self._used is not None:
+            self._charge(len(out))
         return out
+
+    def _peek(self) -> bytes:
+        try:
+            return bytes(self._stream.read(1))
+        except BROKEN:  # what would come is not read in any case
+            return b""
+
+    def _fair(self) -> int:
+        """Bytes that the packed ones taken so far stand for at the ratio."""
+        used = self._used() if self._used is not None else 0
+        return max(FIRST_BYTES, int(MAX_RATIO * used * self._share))
+
+    def _room(self) -> int:
+        """Bytes that may be given before what was taken is looked at again."""
+        return max(0, self._fair() + self._beyond - self._given) + self._budget.free
+
+    def _charge(self, count: int) -> None:
+        """Take what was given off the budget, and what went beyond the ratio off the bytes that are free."""
+        self._budget.left -= count
+        beyond = max(self._beyond, self._given - self._fair())
+        self._budget.free = max(0, self._budget.free - (beyond - self._beyond))
+        self._beyond = beyond
+
+    @property
+    def share(self) -> float:
+        """How many bytes of the outermost packed thing stand for a byte of this, at most one."""
+        if self._used is None or not self._given:
+            return self._share
+        return min(1.0, self._used() / self._given) * self._share
 
     @property
     def given(self) -> int:
         """Bytes that were read."""
         return self._given
-
-    def _swells(self) -> bool:
-        return self._used is not None and self._given >= max(FREE_BYTES, MAX_RATIO * self._used())
 
     def close(self) -> None:
         """Close the stream."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from infradoc.cli.args import Parser
+from infradoc.cli.args import Parser, lasting
 from infradoc.config import Config, load_config
 from infradoc.errors import InfradocError, visible
 from infradoc.plurals import counted
@@ -27,7 +27,7 @@ SUMMARY = "Test the sinks, see what is open and unsent, send again, silence."
 HELP = """\
 test     sends a notification that says it is a test, now, and tells what came back
 list     incidents, silences, and per sink: what waits, what was given up, whether it is switched off and why
-replay   queues again what was given up (or one message by its id), and switches its sinks on again
+replay   queues again what was given up (or one message by its id), and switches on again what was switched off
 silence  add MATCHER... --for 2h | list | expire ID     MATCHER: target=prod, finding=~kv-.*, severity!=critical
 
 Sinks are [alerts.sinks.NAME] tables of infradoc.toml.
@@ -51,12 +51,12 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="as JSON")
     replay = _part(parts, "replay", "send again what was given up", _replay)
     replay.add_argument("id", nargs="?", default="", metavar="ID", help="one message, whatever became of it")
-    replay.add_argument("--since", type=_span, metavar="2h", help="only what is younger")
+    replay.add_argument("--since", type=lasting, metavar="2h", help="only what is younger")
     replay.add_argument("--sink", default="", metavar="SINK", help="only of this sink, which is switched on again")
     replay.add_argument("--outdated", action="store_true", help="also messages that a later one has overtaken")
     silence = _part(parts, "silence", "mute findings for a while", _silence)
     silence.add_argument("words", nargs="+", metavar="add|list|expire", help="then MATCHER... or ID")
-    silence.add_argument("--for", dest="seconds", type=_span, metavar="2h", help="how long (add)")
+    silence.add_argument("--for", dest="seconds", type=lasting, metavar="2h", help="how long (add)")
     silence.add_argument("--comment", default="", metavar="TEXT", help="why (add)")
     silence.add_argument("--author", default="", metavar="NAME", help="who (add; default: the user)")
     silence.add_argument("--json", action="store_true", help="as JSON (list)")
@@ -68,18 +68,6 @@ def _part(parts: Any, name: str, text: str, call: Callable[[argparse.Namespace],
     made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
     made.set_defaults(call=call)
     return made
-
-
-def _span(text: str) -> float:
-    from infradoc.alerts.timing import seconds_of
-
-    try:
-        seconds = seconds_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time at all")
-    return seconds
 
 
 def run(argv: list[str]) -> int:
@@ -164,6 +152,8 @@ def _list(args: argparse.Namespace) -> int:
 
 def _replay(args: argparse.Namespace) -> int:
     from infradoc.alerts import desk
+    from infradoc.alerts.database import state_folder
+    from infradoc.alerts.lease import is_held
 
     config = _config(args)
     if args.sink:
@@ -176,7 +166,11 @@ def _replay(args: argparse.Namespace) -> int:
     )
     if args.id and not done.queued:
         raise InfradocError(f"There is no sent or given-up message {args.id!r}.", "`infradoc alerts list` shows them.")
-    print(f"{counted(done.queued, 'message')} queued again; the running `infradoc watch` sends them.")
+    again = f"{counted(done.queued, 'message')} queued again"
+    if done.waited:
+        again += f", {counted(done.waited, 'message waits', 'messages wait')} for what is switched on"
+    runs = is_held(state_folder(config.state))
+    print(f"{again}; {'the running' if runs else 'the next'} `infradoc watch` sends what there is.")
     if done.outdated:
         print(f"{counted(done.outdated, 'message')} left out: a later one was delivered (--outdated sends them too).")
     for name in done.enabled:

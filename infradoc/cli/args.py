@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from infradoc.durations import LONGEST, seconds_of
 from infradoc.errors import InfradocError
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
-_LONGEST = 1e9  # seconds, 30 years: digits without end become infinite, and no timer takes that
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,23 +20,22 @@ class Parser(argparse.ArgumentParser):
         raise InfradocError(f"{text}.", f"See `{self.prog} --help`.")
 
 
-def duration(text: str) -> float:
+def duration(text: str, least: float = 0.0, most: float = LONGEST) -> float:
     """Seconds of `30s`, `2m`, `500ms`, `7d` or a bare number. Raises argparse.ArgumentTypeError."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write for example 30s, 2m or 500ms")
-    seconds = float(found.group(1)) * _UNITS[found.group(2)]
-    if seconds > _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is longer than any wait; write for example 30s, 2m or 1h")
-    return seconds
+    try:
+        return seconds_of(text, least, most)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def window(text: str) -> float:
     """A duration of at least a second and at most a day."""
-    seconds = duration(text)
-    if not 1.0 <= seconds <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is outside 1s to 24h")
-    return seconds
+    return duration(text, 1.0, 86_400.0)
+
+
+def lasting(text: str) -> float:
+    """A duration that is some time at all."""
+    return duration(text, 0.001)
 
 
 def moment(text: str) -> float:

@@ -16,10 +16,10 @@ from infradoc.cli.fit_words import WORDS
 from infradoc.errors import InfradocError, visible
 from infradoc_rules.sizing.account import CONTEXT, ERRORS, HELD_OUT, Account, account
 from infradoc_rules.sizing.dtypes import BY_CHECKPOINT, DTYPES, KERNELS, KV_DTYPES, QUANTIZATIONS
-from infradoc_rules.sizing.gpus import GIB
 from infradoc_rules.sizing.model import Model, SizingError
 from infradoc_rules.sizing.nearest import Nearest, nearest
 from infradoc_rules.sizing.setting import Setting, dtype_of, quantization_in
+from infradoc_rules.units import GIB
 
 SUMMARY = "Say before the start whether a model fits, and what would."
 EXIT_DOES_NOT_FIT = 20

@@ -10,10 +10,12 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from infradoc.catalog import load_rules
 from infradoc.cli.args import Parser, duration
 from infradoc.config import Config, find_config, load_config
+from infradoc.durations import spoken
 from infradoc.errors import InfradocError, visible
 from infradoc.report.words import LANGUAGES
 from infradoc.service.config import WatchConfig, parse_listen, read_watch
@@ -45,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--lang", choices=LANGUAGES, help="language of the texts")
     made.add_argument("--json", action="store_true", help="say what happens as JSON lines")
     made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
-    made.add_argument("--history", type=duration, metavar="24h", help="only print what was found in this time")
+    made.add_argument("--history", type=duration, metavar="24h", help="only print what was found and changed since")
     made.add_argument("--unit", action="store_true", help="only print a systemd unit for this installation")
     return made
 
@@ -91,30 +93,49 @@ def _with_flags(settings: WatchConfig, args: argparse.Namespace) -> WatchConfig:
 
 
 def _print_history(args: argparse.Namespace) -> int:
+    history = _history(load_config(args.config))
+    begin, wanted = time.time() - args.history, set(args.targets)
+
+    def chosen(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if not wanted or row["target"] in wanted]
+
+    try:
+        found, changed = chosen(history.findings(begin)), chosen(history.changes(begin))
+    finally:
+        history.close()
+    if args.json:
+        json.dump({"findings": found, "changes": changed}, sys.stdout, ensure_ascii=False, indent=1)
+        print()
+        return 0
+    for line in _history_lines(found, changed):
+        print(visible(line))
+    if not found and not changed:
+        print(f"No finding and no applied change in the last {spoken(args.history)}.", file=sys.stderr)
+    return 0
+
+
+def _history(config: Config) -> History:
     from infradoc.alerts.config import alerts_config
     from infradoc.alerts.database import state_folder
 
-    config = load_config(args.config)
     named = config.watch.get("history")
     path = config.folder / Path(str(named)).expanduser() if named else state_folder(alerts_config(config).state)
     path = path if named else path / HISTORY_NAME
     if not path.is_file():
         raise InfradocError(f"There is no history at {path}.", "It is written while `infradoc watch` runs.")
-    history = History(path, float("inf"))
-    rows = history.findings(time.time() - args.history)
-    history.close()
-    wanted = set(args.targets)
-    rows = [row for row in rows if not wanted or row["target"] in wanted]
-    if args.json:
-        json.dump(rows, sys.stdout, ensure_ascii=False, indent=1)
-        print()
-        return 0
-    for row in rows:
+    return History(path, float("inf"))
+
+
+def _history_lines(found: list[dict[str, Any]], changed: list[dict[str, Any]]) -> list[str]:
+    """Findings and applied changes in one list, the newest first: what was done stands beside what it was done for."""
+    lines = []
+    for row in found:
         ended = _clock(row["ended"]) if row["ended"] else "holds"
-        print(f"{_clock(row['began'])}  {ended:<20}  {row['severity']:<8}  {visible(row['target'])}  {row['id']}")
-    if not rows:
-        print(f"No finding in the last {args.history:g} s.", file=sys.stderr)
-    return 0
+        text = f"{_clock(row['began'])}  {ended:<20}  {row['severity']:<8}  {row['target']}  {row['id']}"
+        lines.append((row["began"], text))
+    for row in changed:
+        lines.append((row["time"], f"{_clock(row['time'])}  {'':<20}  {'change':<8}  {row['target']}  {row['what']}"))
+    return [text for _, text in sorted(lines, key=lambda line: line[0], reverse=True)]
 
 
 def _clock(seconds: float) -> str:

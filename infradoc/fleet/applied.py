@@ -34,7 +34,11 @@ class AppliedChanges:
             self._stamp = stamp
         return self._changes
 
-    def recent_actions(self) -> frozenset[str]:
-        """Names of actions in force that are not old, so that no rule advises their opposite."""
+    def recent_actions(self, started: float | None = None) -> frozenset[str]:
+        """Names of actions in force that are not old, so that no rule advises their opposite.
+
+        `started`: when the server's process began; what was changed in an earlier one is in force no more.
+        """
         since = time.time() - RECENT_SECONDS
-        return frozenset(one.intent.action for one in self._changes if one.open and one.last.time >= since)
+        recent = (one for one in self._changes if one.open and one.last.time >= since)
+        return frozenset(one.intent.action for one in recent if one.is_of(started))

@@ -13,7 +13,7 @@ from infradoc.report.model import Status
 from infradoc.signals.frame import StoreFrame
 from infradoc_rules.model import Finding
 
-MarkKind = Literal["finding", "resolved", "change", "fix", "lost", "back"]
+MarkKind = Literal["finding", "resolved", "change", "fix", "lost", "back", "restart"]
 
 # A page is stale when it is this many periods old, and at least this many seconds: one slow scrape is no outage.
 STALE_PERIODS = 3.0
@@ -43,6 +43,8 @@ class Watched:
     `up`: the server gave its page at the last look. `seen`: when it last did. `findings` are report v1 finding objects
     of what holds right now, roots first; `vitals` are those of report v1 and `running`, `waiting`,
     `estimated_wait_seconds`. `changes` are the applied changes in the journal, oldest first. `error` is one sentence.
+    `started`: when the server's process began, as last told. `checked` are ids of findings that could be judged,
+    `blind` those that never could, each with the signals that it lacks.
     """
 
     spec: str
@@ -59,6 +61,14 @@ class Watched:
     changes: tuple[ChangeRecord, ...] = ()
     error: str | None = None
     looks: int = 0
+    started: float | None = None
+    checked: tuple[str, ...] = ()
+    blind: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def changes_in_force(self) -> tuple[ChangeRecord, ...]:
+        """Changes that the running process may have: what was made in one that has ended is gone with it."""
+        return tuple(change for change in self.changes if change.open and change.is_of(self.started))
 
     def stale_seconds(self, now: float) -> float | None:
         """How old the server's last page is when that is too old to trust; None while it is fresh or never came."""

@@ -6,7 +6,6 @@ Permissions, cooldown, journal, verification and the way back are those of infra
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from infradoc.model import Plan, PlanStep
 from infradoc.monitor.loop import Monitor, Tick
 from infradoc.remediation.change import take_back
 from infradoc.remediation.journal import ChangeRecord
-from infradoc.remediation.run import Fixer, Outcome, Timing
+from infradoc.remediation.run import Fixer, Outcome, Stage, Timing
 from infradoc.remediation.session import Session
 from infradoc.remediation.table import change_of
 from infradoc_rules.model import Finding
@@ -69,11 +68,17 @@ class Repair:
             return self._planned(session, findings)
 
     def _planned(self, session: Session, findings: Sequence[Finding]) -> Planned:
-        session.monitor.tick(time.time())  # says which engine it is
+        session.look()  # says which engine it is, and which run of it
         plan = session.plan(findings, self.finding)
         return Planned(plan, session.system, session.system == "infradoc" and bool(plan.steps))
 
-    def run(self, step: PlanStep, findings: Sequence[Finding], say: Callable[[str], None]) -> Outcome:
+    def run(
+        self,
+        step: PlanStep,
+        findings: Sequence[Finding],
+        say: Callable[[str], None],
+        on_stage: Callable[[Stage], None] | None = None,
+    ) -> Outcome:
         """Apply the step that a person has agreed to, verify it, and take it back when it is no better.
 
         Raises InfradocError when the plan is another by now or the engine refuses, Stopped after `stop()`.
@@ -87,7 +92,7 @@ class Repair:
             given = {"baseline": self._options.baseline, "hold": self._options.hold}
             timing = replace(timing, **{name: value for name, value in given.items() if value is not None})
             watcher = _Stoppable(session.monitor, self._stop)
-            fixer = Fixer(watcher, session.admin, session.journal, session.clients, timing, say, self._lang)
+            fixer = Fixer(watcher, session.admin, session.journal, session.clients, timing, say, self._lang, on_stage)
             return fixer.run(rule, first)
 
     def undo(self) -> str:
@@ -124,4 +129,4 @@ def last_setting(changes: Sequence[ChangeRecord]) -> ChangeRecord | None:
     return next((one for one in reversed(changes) if one.open and is_setting(one)), None)
 
 
-__all__ = ["Options", "Outcome", "Planned", "Repair", "Stopped", "last_setting"]
+__all__ = ["Options", "Outcome", "Planned", "Repair", "Stage", "Stopped", "last_setting"]

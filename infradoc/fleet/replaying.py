@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from infradoc.errors import InfradocError
+from infradoc.fleet.chinese import in_language
 from infradoc.fleet.engine_view import EngineView
 from infradoc.fleet.marking import Marks
 from infradoc.fleet.model import Mark, Watched
+from infradoc.fleet.restarts import ProcessWatch
 from infradoc.fleet.vitals import board_vitals
 from infradoc.fleet.watcher import LockedEvaluator
 from infradoc.monitor.loop import Tick
@@ -47,12 +49,13 @@ class ReplayView:
 
     def __init__(self, path: Path, catalog: Catalog, lang: str = "en") -> None:
         """Opens the recording. Raises RecordingError when it is none."""
-        self.spec = str(path)
+        self.spec, self._lang = str(path), lang
         self._recording = Recording(path)
         self._store = Store(period=sampling_period(self._recording), limits=Limits(samples_per_series=SAMPLES_KEPT))
         self._lock = threading.RLock()
         self._evaluator = LockedEvaluator(self._store, catalog, lang, self._lock)
         self._marks = Marks()
+        self._process = ProcessWatch()
         self._moments: list[_Moment] = []
         self._times: list[float] = []
         self._at: float | None = None  # None: at the end, wherever that is by now
@@ -79,9 +82,10 @@ class ReplayView:
         try:
             self.load()
         except InfradocError as error:
-            self.error = str(error)
+            self.error = in_language(str(error), self._lang)
         except Exception as error:  # a damaged file must not end the program, but be told
-            self.error = f"{self.spec} cannot be read further: {type(error).__name__}: {error}"
+            said = f"{self.spec} cannot be read further: {type(error).__name__}: {error}"
+            self.error = in_language(said, self._lang)
         self.loaded = True
 
     def load(self) -> None:
@@ -96,7 +100,7 @@ class ReplayView:
         self.loaded = True
 
     def _note(self, tick: Tick) -> None:
-        self._marks.add_events(tick.events)
+        self._marks.add_events(tick.events, tick.now, self._process.look(tick.frame))
         self._marks.add_settings(self._store.marks)
         findings: tuple[Mapping[str, Any], ...]
         findings = tuple(finding_part(finding, tick.frame) for finding in tick.findings)
@@ -163,8 +167,10 @@ class ReplayView:
                 status=moment.status,
                 findings=moment.findings,
                 vitals=self._vitals_at(now),
-                error=moment.error or self.error,
+                error=in_language(moment.error, self._lang) or self.error,
                 looks=place + 1,
+                checked=self._evaluator.log.checked,
+                blind=tuple(self._evaluator.log.blind.items()),
             )
 
     def _vitals_at(self, now: float) -> Mapping[str, float | None]:

@@ -11,9 +11,11 @@ from dataclasses import replace
 from infradoc.config import Config
 from infradoc.errors import InfradocError
 from infradoc.fleet.applied import AppliedChanges
+from infradoc.fleet.chinese import in_language
 from infradoc.fleet.engine_view import EngineView
 from infradoc.fleet.marking import Marks
 from infradoc.fleet.model import Mark, Watched
+from infradoc.fleet.restarts import ProcessWatch
 from infradoc.fleet.vitals import board_vitals
 from infradoc.load.http import Origin
 from infradoc.model import Reading
@@ -26,6 +28,7 @@ from infradoc.signals.store import Store
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.model import Finding
 
+_ASKED_FOR = ("log", "client", "admin")  # sources that somebody named: when they fail, that person wants to know
 OnTick = Callable[["TargetWatcher", Watched], None]
 
 
@@ -64,9 +67,11 @@ class TargetWatcher:
         self._lock = threading.RLock()
         self.monitor.evaluator = LockedEvaluator(self.target.store, catalog, lang, self._lock)
         self._on_tick = on_tick
+        self._lang = lang
         self._named = spec in config.targets
         self._applied = AppliedChanges(Origin.parse(self.target.url).url if self.target.url else "")
         self._marks = Marks()
+        self._process = ProcessWatch()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch {spec}", daemon=True)
         self._state = Watched(spec, self.target.name, period=period)
@@ -102,19 +107,20 @@ class TargetWatcher:
         try:
             self._state = self._judged(self.monitor.tick(time.time()))
         except Exception as error:
-            self._state = failed(self._state, error)
+            self._state = failed(self._state, error, self._lang)
         try:
             if self._on_tick is not None and not self._stop.is_set():  # a target that was removed is nobody's news
                 self._on_tick(self, self._state)
         except Exception as error:
-            self._state = failed(self._state, error)
+            self._state = failed(self._state, error, self._lang)
         return self._state
 
     def _judged(self, tick: Tick) -> Watched:
         changes = self._applied.read()
-        self.monitor.evaluator.recent_actions = self._applied.recent_actions()
         with self._lock:
-            self._marks.add_events(tick.events)
+            restart = self._process.look(tick.frame)
+            self.monitor.evaluator.recent_actions = self._applied.recent_actions(self._process.started)
+            self._marks.add_events(tick.events, tick.now, restart)
             self._marks.add_settings(self.target.store.marks)
             self._marks.add_changes(changes)
             return self._watched(tick, changes)
@@ -123,6 +129,7 @@ class TargetWatcher:
         store, log = self.target.store, self.monitor.log
         source = "metrics" if self.target.url else next(iter(store.sources), "log")
         seen, error = store.sources.get(source), store.errors.get(source)
+        trouble = error or self._applied.error or self._trouble()
         up = seen is not None and error is None
         could_judge = log.enough_seen and (server_seen(store) if self.target.url else up)
         return Watched(
@@ -138,9 +145,22 @@ class TargetWatcher:
             findings=tuple(finding_part(finding, tick.frame) for finding in tick.findings),
             vitals=board_vitals(tick.frame),
             changes=changes,
-            error=error or self._applied.error,
+            error=in_language(trouble, self._lang) or None,
             looks=log.count,
+            started=self._process.started,
+            checked=log.checked,
+            blind=tuple(log.blind.items()),
         )
+
+    def _trouble(self) -> str:
+        """Why a source that somebody named shows nothing; "" when all of them look."""
+        for source in filter(None, map(self.target.source, _ASKED_FOR)):
+            explain = getattr(source, "why_not", None)
+            if error := self.target.store.errors.get(source.name):
+                return error
+            if why := explain() if explain is not None else None:
+                return f"The source {source.name} shows nothing: {why.rstrip('.')}."
+        return ""
 
     # --- looking at it --------
 
@@ -189,7 +209,7 @@ class TargetWatcher:
             return self._marks.all()
 
 
-def failed(state: Watched, error: Exception) -> Watched:
+def failed(state: Watched, error: Exception, lang: str = "en") -> Watched:
     """The state after a look that went wrong inside infradoc itself: nothing of it counts as seen."""
     said = str(error) if isinstance(error, InfradocError) else f"{type(error).__name__}: {error}"
-    return replace(state, up=False, status="unknown", error=f"The look failed: {said}")
+    return replace(state, up=False, status="unknown", error=in_language(f"The look failed: {said}", lang))

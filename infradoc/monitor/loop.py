@@ -10,8 +10,10 @@ from infradoc.model import Reading
 from infradoc.monitor.attach import Target
 from infradoc.monitor.events import FindingOpened, FindingResolved, MonitorEvent, SourceFailed, SourceRecovered
 from infradoc.monitor.findings import FindingLog
+from infradoc.monitor.incident import Incidents
 from infradoc.signals.frame import StoreFrame, window_for
 from infradoc.signals.store import Store
+from infradoc.sources.log import LogSource
 from infradoc.sources.metrics_page import MetricsPageSource
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.engine import RuleResults, RuleStates, evaluate_rules
@@ -42,6 +44,7 @@ class Evaluator:
         self._catalog = catalog
         self._lang = lang
         self._states = RuleStates()
+        self._incidents = Incidents()
         self.recent_actions = recent_actions
 
     def feed(self, readings: Sequence[Reading], now: float) -> Tick:
@@ -50,6 +53,8 @@ class Evaluator:
         for reading in readings:
             self.store.add(reading)
         frame = StoreFrame(self.store, now, window_for(self.store.period))
+        self._incidents.take(readings, now)
+        frame.incident = self._incidents.frame(self.store, now)
         results = evaluate_rules(self._catalog, frame, self._states, self._lang)
         ranked = tuple(rank_findings(results, self.recent_actions))
         opened, resolved = self.log.note(results, now)
@@ -57,6 +62,11 @@ class Evaluator:
         events += [FindingResolved(now, finding) for finding in resolved]
         events += _source_events(before, self.store.errors, now)
         return Tick(now, readings, results, ranked, frame, tuple(events))
+
+
+def _system_of(readings: Sequence[Reading]) -> str | None:
+    """The engine that a reading of this very tick recognised."""
+    return next((str(fact.value) for one in readings for fact in one.facts if fact.name == "target.system"), None)
 
 
 def _source_events(before: Mapping[str, str], after: Mapping[str, str], now: float) -> list[MonitorEvent]:
@@ -112,10 +122,12 @@ class Monitor:
         return tick
 
     def _read(self, now: float) -> list[Reading]:
-        readings = []
+        readings: list[Reading] = []
         for source in self.target.sources:
             if now < self._next_look.get(source.name, float("-inf")) or not source.is_supported():
                 continue
+            if isinstance(source, LogSource):
+                source.written_by(self.target.store.system or _system_of(readings))
             # A source with an interval of its own gets a new look a little early rather than a whole tick late.
             self._next_look[source.name] = now + source.interval * 0.95
             readings.append(source.read(now))

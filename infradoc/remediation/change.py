@@ -46,15 +46,18 @@ class Applied:
     told: Mapping[str, Any] = field(default_factory=dict)
 
 
-def apply(admin: AdminClient, journal: Journal, step: PlanStep, lang: str = "en") -> Applied:
+def apply(
+    admin: AdminClient, journal: Journal, step: PlanStep, lang: str = "en", started: float | None = None
+) -> Applied:
     """Make the change of a step in one request under If-Match: all its knobs or none.
 
+    `started` is when the engine's process began, for the journal.
     Raises AdminConflict when somebody else wrote meanwhile, AdminError or InfradocError when the engine refuses or the
     advice does not fit any more. The journal then says so, or, when the engine is lost, keeps the intent for `undo`.
     """
     action = live_action(step, lang)
     if action.call:
-        return order(admin, journal, step, action)
+        return order(admin, journal, step, action, started)
     before = admin.config()
     knob = knob_of(before, action.knob)
     try:
@@ -63,7 +66,7 @@ def apply(admin: AdminClient, journal: Journal, step: PlanStep, lang: str = "en"
     except ValueError as error:
         raise InfradocError(say(lang, "no_fit", why=error), say(lang, "new_plan")) from error
     also = tuple((name, before.knobs[name].value, new) for name, new in further.items())
-    entry = journal.begin(intent(admin.url, step, knob.value, value, admin.holder, also))
+    entry = journal.begin(intent(admin.url, step, knob.value, value, admin.holder, also, started))
     try:
         state = admin.set_all({action.knob: value, **further}, before.version)
     except AdminConflict as error:
@@ -80,9 +83,11 @@ def as_taken(entry: Entry, state: EngineState) -> Entry:
     return replace(entry, new=knob_of(state, entry.knob).value, also=also)
 
 
-def order(admin: AdminClient, journal: Journal, step: PlanStep, action: LiveAction) -> Applied:
+def order(
+    admin: AdminClient, journal: Journal, step: PlanStep, action: LiveAction, started: float | None = None
+) -> Applied:
     """Have the engine do something once. Raises AdminError when it refuses; the journal then says so."""
-    entry = journal.begin(intent(admin.url, step, None, True, admin.holder))
+    entry = journal.begin(intent(admin.url, step, None, True, admin.holder, started=started))
     try:
         done = admin.call(action.call)
     except AdminLost as error:

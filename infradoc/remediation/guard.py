@@ -2,7 +2,8 @@
 
 A pure function of the journal and the time. After a change of a knob (applied, or taken back) every further change of
 that knob waits for the cooldown; a change in the other direction waits longer; and a direction that was taken back
-because it did not help is not tried again for as long. Taking a change back is always allowed.
+because it did not help is not tried again for as long. Taking a change back is always allowed. All of it ends with the
+process that was changed: one that was started since has its flags' values, and other load.
 """
 
 from __future__ import annotations
@@ -18,20 +19,41 @@ COOLDOWN_SECONDS = 300.0
 REVERSE_SECONDS = 1800.0
 
 
+class Refusal(str):
+    """Why not now, as one sentence of the moment it was made; `until` is when it ends (Unix seconds)."""
+
+    until: float
+    _parts: tuple[str, str, str, float]
+
+    def __new__(cls, lang: str, key: str, move: str, when: float, until: float, now: float) -> Refusal:
+        """The sentence `key` of `words.TEXTS` about a change `move` that was made at `when`."""
+        since, left = max(0.0, now - when), max(0.0, until - now)
+        made = super().__new__(cls, say(lang, key, since=f"{since:.0f}", move=move, left=f"{left:.0f}"))
+        made.until, made._parts = until, (lang, key, move, when)
+        return made
+
+    def told(self, now: float) -> str:
+        """The same at a later moment."""
+        return Refusal(*self._parts, self.until, now)
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The changes known for one target. Times in seconds."""
+    """The changes known for one target. Times in seconds. `started`: when its process began, None where not known."""
 
     changes: Sequence[ChangeRecord]
     cooldown: float = COOLDOWN_SECONDS
     reverse: float = REVERSE_SECONDS
     lang: str = "en"
+    started: float | None = None
 
-    def refusal(self, knob: str, old: Value | None, new: Value, now: float) -> str | None:
-        """Why `knob` must not go from `old` to `new` now, as one sentence; None when it may."""
+    def refusal(self, knob: str, old: Value | None, new: Value, now: float) -> Refusal | None:
+        """Why `knob` must not go from `old` to `new` now, and until when; None when it may."""
         for change in reversed(self.changes):
+            if not change.happened or not change.is_of(self.started):
+                continue
             for moved, before, after in change.intent.moves:
-                if moved == knob and change.happened:
+                if moved == knob:
                     reason = self._against(change, (before, after), direction(old, new), now)
                     if reason is not None:
                         return reason
@@ -39,22 +61,19 @@ class Guard:
 
     def _against(
         self, change: ChangeRecord, move: tuple[Value | None, Value | None], wanted: int, now: float
-    ) -> str | None:
-        since = now - change.last.time
-        if since < 0:  # the clock was set back: as if it had just happened
-            since = 0.0
+    ) -> Refusal | None:
+        # Negative when the clock was set back: as if it had just happened.
+        since = max(0.0, now - change.last.time)
         done = direction(*move)
-        told = " -> ".join(say(self.lang, "unset") if value is None else str(value) for value in move)
+        undone = change.last.kind == "undone"
         if since < self.cooldown:
-            left = f"{self.cooldown - since:.0f}"
-            return say(self.lang, "cooldown", since=f"{since:.0f}", move=told, left=left)
-        if since >= self.reverse:
+            key, wait = "cooldown", self.cooldown
+        elif since < self.reverse and undone == (wanted == done):
+            key, wait = "tried" if undone else "reverses", self.reverse
+        else:
             return None
-        if change.last.kind == "undone" and wanted == done:
-            return say(self.lang, "tried", since=f"{since:.0f}", move=told)
-        if change.last.kind != "undone" and wanted != done:
-            return say(self.lang, "reverses", since=f"{since:.0f}", move=told)
-        return None
+        told = " -> ".join(say(self.lang, "unset") if value is None else str(value) for value in move)
+        return Refusal(self.lang, key, told, now - since, now - since + wait, now)
 
 
 def direction(old: Value | None, new: Value | None) -> int:

@@ -20,6 +20,7 @@ from typing import Literal, get_args
 
 from infradoc.errors import InfradocError
 from infradoc.model import PlanStep
+from infradoc.remediation.process import is_same
 from infradoc.remediation.state import state_dir
 from infradoc_rules.model import Value
 
@@ -40,7 +41,8 @@ class Entry:
     """One line. `time` is Unix seconds; `old` and `new` are the knob's values before and after the change.
 
     `holder` is the name under which the change was made: who takes it back speaks under the same name, so that the
-    engine's lease lets it through after a crash.
+    engine's lease lets it through after a crash. `started` is when the changed process began, where the target tells
+    it: a change made while it runs ends with it, and binds no later one.
     """
 
     kind: EntryKind
@@ -55,6 +57,7 @@ class Entry:
     holder: str = ""
     note: str = ""
     also: tuple[tuple[str, Value | None, Value | None], ...] = ()  # (knob, old, new) of the same change
+    started: float | None = None
 
     @property
     def moves(self) -> tuple[tuple[str, Value | None, Value | None], ...]:
@@ -80,6 +83,10 @@ class ChangeRecord:
         """Whether the engine ever had it, as far as is known: a change that was never sent needs no cooldown."""
         never_sent = self.last.kind == "undone" and self.last.note == NEVER_SENT
         return self.last.kind != "failed" and not never_sent
+
+    def is_of(self, started: float | None) -> bool:
+        """Whether it was made in the process that began at `started`, as far as both are known."""
+        return is_same(self.intent.started, started)
 
 
 class Journal:
@@ -152,12 +159,15 @@ def intent(
     new: Value,
     holder: str,
     also: tuple[tuple[str, Value | None, Value | None], ...] = (),
+    started: float | None = None,
 ) -> Entry:
     """The first entry of a new change."""
     action = step.action
     change = secrets.token_hex(6)
-    now = time.time()
-    return Entry("intent", change, now, target, action.knob, old, new, step.finding, action.name, holder, also=also)
+    finding, name = step.finding, action.name
+    return Entry(
+        "intent", change, time.time(), target, action.knob, old, new, finding, name, holder, also=also, started=started
+    )
 
 
 def record(group: list[Entry]) -> ChangeRecord:
@@ -181,12 +191,13 @@ def parse(line: bytes) -> Entry | None:
 def _is_sound(entry: Entry) -> bool:
     """Whether every field has its type, and the time is one that a calendar can show."""
     texts = (entry.change, entry.target, entry.knob, entry.finding, entry.action, entry.holder, entry.note)
-    numbers = isinstance(entry.time, int | float) and not isinstance(entry.time, bool)
+    times = (entry.time, *(() if entry.started is None else (entry.started,)))
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in times)
     values = (value for _, *ends in entry.moves for value in ends)
     return (
         entry.kind in get_args(EntryKind)
         and all(isinstance(text, str) for text in texts)
         and numbers
-        and 0 <= entry.time < _LAST_TIME  # false for nan
+        and all(0 <= one < _LAST_TIME for one in times)  # false for nan
         and all(value is None or isinstance(value, str | int | float | bool) for value in values)
     )

@@ -19,6 +19,7 @@ from infradoc.remediation.hold import HoldJudge
 from infradoc.remediation.journal import Journal
 from infradoc.remediation.measure import ClientMeasured, Measured, ServerMeasured
 from infradoc.remediation.plan import is_order
+from infradoc.remediation.process import started_at
 from infradoc.remediation.verify import Case, judge
 from infradoc.remediation.words import say
 from infradoc_rules.engine import RuleResults
@@ -87,8 +88,16 @@ class Look:
     state: StateName
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a fix waits for: `key` is its text in `words.TEXTS`, `seconds` how long it lasts at most (0: unknown)."""
+
+    key: str
+    seconds: float = 0.0
+
+
 class Fixer:
-    """Runs one fix on one target."""
+    """Runs one fix on one target. `on_stage` is told what begins and how long it may last."""
 
     def __init__(
         self,
@@ -99,6 +108,7 @@ class Fixer:
         timing: Timing,
         say: Callable[[str], None],
         lang: str = "en",
+        on_stage: Callable[[Stage], None] | None = None,
     ) -> None:
         self._watcher = watcher
         self._admin = admin
@@ -107,6 +117,7 @@ class Fixer:
         self._timing = timing
         self._tell = say
         self._lang = lang
+        self._stage = on_stage or (lambda stage: None)
         self._frame: SignalFrame | None = None
         self._silent = 0  # looks in a row at which the rule said nothing
 
@@ -117,6 +128,7 @@ class Fixer:
         Ctrl-C included, takes the change back first unless `keep`.
         """
         begin, end, alone = self._baseline(rule, step)
+        self._stage(Stage("stage_change"))
         applied = self._apply(step) if step is not None else None
         self._say("took", what=told(applied, self._lang), seconds=f"{time.time() - end:.1f}")
         try:
@@ -144,6 +156,7 @@ class Fixer:
         if idle and step is not None and is_order(step.action):
             return began, now, True  # what was seen up to here tells what it tells
         self._say("baseline", seconds=f"{seconds:g}")
+        self._stage(Stage("stage_baseline", seconds))
         begin = time.time()
         if self._clients is not None:
             self._clients.forget(begin)
@@ -152,7 +165,8 @@ class Fixer:
 
     def _apply(self, step: PlanStep) -> Applied:
         try:
-            return apply(self._admin, self._journal, step, self._lang)
+            started = started_at(self._frame) if self._frame is not None else None
+            return apply(self._admin, self._journal, step, self._lang, started)
         except KeyboardInterrupt:
             self._say("interrupted")
             raise
@@ -161,14 +175,17 @@ class Fixer:
         self, rule: Rule, applied: Applied | None, baseline: tuple[float, float], keep: bool, alone: bool
     ) -> Outcome:
         changed = time.time()
+        self._stage(Stage("stage_settle", self._timing.settle_limit))
         settled = self._wait_for_old(self._timing.settle_limit, rule)
         settle_seconds = time.time() - changed
         self._say("settled" if settled else "not_settled", seconds=f"{settle_seconds:.1f}")
         self._say("wait_quiet" if alone else "hold", seconds=f"{self._timing.hold:g}")
+        self._stage(Stage("stage_quiet" if alone else "stage_hold", self._timing.hold))
         hold_begin = time.time()
         hold = HoldJudge(rule, hold_begin)
         looks = self._watch(self._timing.hold, rule, until=self._is_quiet if alone else None, hold=hold)
         hold_end = time.time()
+        self._stage(Stage("stage_tail", self._timing.tail_limit))
         self._wait_for_old(self._timing.tail_limit, rule)
         before, after = self._measured(*baseline), self._measured(hold_begin, hold_end)
         quiet = hold.quiet(looks[-1].state if looks else None)
@@ -197,6 +214,7 @@ class Fixer:
     def _back(self, applied: Applied) -> tuple[bool, str]:
         """Take the change back; where the engine or somebody else stands in the way it stays, and the note says so."""
         change = next(c for c in self._journal.changes() if c.intent.change == applied.entry.change)
+        self._stage(Stage("stage_back"))
         try:
             return True, take_back(self._admin, self._journal, change, self._lang)
         except UndoError as error:
@@ -260,4 +278,4 @@ def told(applied: Applied | None, lang: str = "en") -> str:
     return say(lang, "applied", moves=moves)
 
 
-__all__ = ["AdminError", "Fixer", "Look", "Outcome", "Timing"]
+__all__ = ["AdminError", "Fixer", "Look", "Outcome", "Stage", "Timing"]

@@ -13,13 +13,14 @@ from infradoc.errors import InfradocError
 from infradoc.load.http import Origin
 from infradoc.model import Plan, Reading
 from infradoc.monitor.attach import attach, target_config
-from infradoc.monitor.loop import Monitor
+from infradoc.monitor.loop import Monitor, Tick
 from infradoc.remediation.admin import AdminClient, AdminError, EngineState
 from infradoc.remediation.client_log import ClientLog
 from infradoc.remediation.guard import COOLDOWN_SECONDS, Guard
 from infradoc.remediation.journal import Journal
 from infradoc.remediation.lengths import sent_tokens
 from infradoc.remediation.plan import Context, make_plan
+from infradoc.remediation.process import started_at
 from infradoc.remediation.run import Fixer, Timing
 from infradoc.sources.admin import token_for
 from infradoc_rules.catalog import Catalog, load_catalog
@@ -43,7 +44,9 @@ class Watched:
 
 
 class Session:
-    """One target being repaired. Use it in a `with` statement."""
+    """One target being repaired. Use it in a `with` statement. `started`: when its process began, once it is known."""
+
+    started: float | None = None
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class Session:
         """Names of actions in force on this target that are not old, so that no rule advises their opposite."""
         since = time.time() - RECENT_SECONDS
         changes = self.journal.changes(self.url)
-        return frozenset(c.intent.action for c in changes if c.open and c.last.time >= since)
+        return frozenset(c.intent.action for c in changes if c.open and c.last.time >= since and c.is_of(self.started))
 
     def rule(self, finding: str) -> Rule:
         """The rule behind a finding id. Raises InfradocError naming the nearest one."""
@@ -106,7 +109,7 @@ class Session:
         more: int | None = None
         while True:
             sized = self._note_lengths() or not self._needs_lengths(only)
-            tick = self.monitor.tick(time.time())
+            tick = self.look()
             elapsed = time.monotonic() - begin
             if on_look is not None:
                 on_look(elapsed)
@@ -119,6 +122,15 @@ class Session:
         errors = tuple(self.monitor.target.store.errors.values())
         unknown = tuple(result.id for result in tick.results.unknown)
         return Watched(tick.findings, errors, unknown, elapsed)
+
+    def look(self) -> Tick:
+        """Look once; changes of a process that has ended meanwhile do not count any more."""
+        tick = self.monitor.tick(time.time())
+        started = started_at(tick.frame)
+        if started is not None and started != self.started:
+            self.started = started
+            self.monitor.evaluator.recent_actions = self._recent_actions()
+        return tick
 
     def _needs_lengths(self, finding_id: str | None) -> bool:
         known = finding_ids().get(finding_id or "")
@@ -146,7 +158,7 @@ class Session:
 
     def plan(self, findings: Sequence[Finding], only: str | None, cooldown: float = COOLDOWN_SECONDS) -> Plan:
         """The plan for what was found. Raises AdminError, JournalError."""
-        guard = Guard(self.journal.changes(self.url), cooldown=cooldown, lang=self.lang)
+        guard = Guard(self.journal.changes(self.url), cooldown=cooldown, lang=self.lang, started=self.started)
         permissions = self.config.permissions if self.named else None
         context = Context(self.url, guard, time.time(), self.engine(), permissions, self.lang)
         return make_plan(findings, context, only)

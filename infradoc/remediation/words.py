@@ -97,10 +97,13 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "In cooldown: changed {since} s ago ({move}), next change in {left} s.",
         "冷却中：{since} 秒前刚改过（{move}），{left} 秒后才能再改。",
     ),
-    "tried": ("This was tried {since} s ago ({move}) and taken back.", "{since} 秒前试过（{move}），已撤销。"),
+    "tried": (
+        "This was tried {since} s ago ({move}) and taken back; it may be tried again in {left} s.",
+        "{since} 秒前试过（{move}），已撤销；{left} 秒后可以再试。",
+    ),
     "reverses": (
-        "This would reverse the change made {since} s ago ({move}).",
-        "这会抵消 {since} 秒前所做的更改（{move}）。",
+        "This would reverse the change made {since} s ago ({move}); that may be done in {left} s.",
+        "这会抵消 {since} 秒前所做的更改（{move}）；{left} 秒后才可以这样做。",
     ),
     # the course of a fix
     "idle": (
@@ -122,6 +125,13 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "等待规则不再触发，最多 {seconds} 秒",
     ),
     "hold": ("hold: measuring {seconds} s", "观察：测量 {seconds} 秒"),
+    "stage_baseline": ("measuring before the change", "更改前测量"),
+    "stage_change": ("making the change", "正在更改"),
+    "stage_settle": ("waiting for older requests to end", "等待更改前的请求结束"),
+    "stage_quiet": ("waiting for the rule to be quiet", "等待规则不再触发"),
+    "stage_hold": ("hold: measuring after the change", "观察：更改后测量"),
+    "stage_tail": ("waiting for the last requests of the hold", "等待观察期内最后的请求结束"),
+    "stage_back": ("taking the change back", "正在撤销更改"),
     "control": ("control: nothing is changed", "对照：不做任何更改"),
     "done": ("done: {knob} ({note})", "已执行：{knob}（{note}）"),
     "applied": ("applied: {moves}", "已更改：{moves}"),

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infradoc.plurals import agreeing
+from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, changes_seen, considered_part
 from infradoc.report.idle import is_idle, needs_traffic
 from infradoc.report.model import SCHEMA, Report, Status
 from infradoc.report.words import words
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.considered import considered
+from infradoc_rules.engine import BREAKS
 from infradoc_rules.knobs import knob_table
-from infradoc_rules.model import Action, Change, Evidence, Finding, SignalFrame, Value
+from infradoc_rules.model import Action, Change, Event, Evidence, Finding, SignalFrame, Value
 
 # What watches a live server loads numpy; a post-mortem needs none of it and half its time would go there.
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from infradoc.signals.store import Store
     from infradoc_rules.considered import Considered
 
+_SHOWN = 200  # characters of a line
 _SHOWN_BY = (
     ("gpu_", "gpu"),
     ("torch_", "allocator"),
@@ -59,11 +62,15 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
     vitals = read_vitals(seen.frame, seen.seconds, lang)
     hidden = [say["source_failed"].format(source=name, error=text) for name, text in seen.store.errors.items()]
     hidden += seen.blind_spots
-    idle = not findings and is_idle(seen.frame, seen.seconds)
+    broken = _broken(seen.frame) if not findings else None
+    idle = not findings and not broken and is_idle(seen.frame, seen.seconds)
     unseen = {name for name, rule in seen.log.rules.items() if idle and needs_traffic(rule)}
     if idle:
         hidden.insert(0, say["idle"].format(seconds=seen.seconds))
         hidden += [say["need_traffic"].format(ids=", ".join(sorted(unseen)))] if unseen else []
+    if broken is not None:
+        text = (broken.text or broken.name)[:_SHOWN]
+        hidden.insert(0, artefact_words(lang)["broke_off"].format(source=broken.source or "?", text=text))
     hidden += needs_lines({name: lacks for name, lacks in seen.log.blind.items() if name not in unseen}, say)
     for why in dict.fromkeys(vitals.missing.values()):
         hidden.append(f"{', '.join(name for name, reason in vitals.missing.items() if reason == why)}: {why}")
@@ -71,7 +78,7 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
         hidden.append(say["dropped_series"].format(n=seen.store.dropped_series))
     return {
         "schema": SCHEMA,
-        "status": status_of(findings, seen.log.enough_seen and server_seen(seen.store)),
+        "status": status_of(findings, seen.log.enough_seen and server_seen(seen.store) and broken is None),
         "target": {"name": seen.name, "system": seen.store.system, "version": seen.store.version},
         "vitals": {name: number(value) for name, value in vitals.values.items()},
         "findings": [finding_part(finding, seen.frame) for finding in findings],
@@ -82,6 +89,12 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
         "considered": [] if idle else considered_part(_set_aside(seen, findings, lang)),
         "changed": changed_part(changes_seen(seen.store, seen.frame.now)),
     }
+
+
+def _broken(frame: StoreFrame) -> Event | None:
+    """The first thing that the target's log says broke; a server that logs this is not called healthy."""
+    events = frame.incident.events if frame.incident is not None else ()
+    return next((event for event in events if event.name in BREAKS), None)
 
 
 def _set_aside(seen: Observation, findings: Sequence[Finding], lang: str) -> Sequence[Considered]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, considered_part
 from infradoc.report.build import finding_part, status_of
 from infradoc.report.model import SCHEMA, Report
+from infradoc.report.refused import refusals, refused
+from infradoc.report.several import joined
 from infradoc.sources.secrets import clean_report
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.considered import considered
@@ -66,14 +69,20 @@ def diagnose_logs(folder: Path, catalog: Catalog, lang: str = "en") -> Report:
 
 
 def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
-    """The report on what was gathered. No text in it holds a secret."""
+    """The report on what was gathered, and where it is of several servers on each. No text in it holds a secret."""
+    if gathered.servers:
+        apart = [judge(one, catalog, lang) for one in gathered.servers]
+        # Where each alone looks well, what they say together may still tell: runs that are to be compared.
+        if any(report["status"] != "ok" for report in apart):
+            return joined(gathered.name, apart, lang)
     frame = frame_of(gathered)
     # Without a scrape no live condition can hold: asking them would only parse their expressions.
-    past = Catalog(tuple(rule.model_copy(update={"live": None}) for rule in catalog.rules))
+    past = Catalog(tuple(replace(rule, live=None) for rule in catalog.rules))
     results = _both(evaluate_rules(past, frame, RuleStates(), lang), _on_scrapes(gathered, frame, catalog, lang))
     found = findings(results)
     unexplained = _unexplained(frame, found)
     understood = _understood(gathered, frame) and bool(results.checked) and unexplained is None
+    understood = understood and not refusals(frame.events)
     version = frame.facts.get("target.version")
     vitals = _vitals(frame)
     report: Report = {
@@ -127,7 +136,7 @@ def _on_scrapes(gathered: Gathered, frame: MemoryFrame, catalog: Catalog, lang: 
         provides=provides,
     )
     rules = [
-        rule.model_copy(update={"live": rule.live.model_copy(update={"for_periods": 0}), "post_mortem": None})
+        replace(rule, live=replace(rule.live, for_periods=0), post_mortem=None)
         for rule in catalog.rules
         if rule.live is not None
     ]
@@ -160,7 +169,8 @@ def _understood(gathered: Gathered, frame: MemoryFrame) -> bool:
 
     A launch command alone says nothing of it.
     """
-    return (bool(gathered.series) or bool(frame.events)) and not gathered.notes.gaps
+    ran = any(event.name != "flag_refused" for event in frame.events)
+    return (bool(gathered.series) or ran) and not gathered.notes.gaps
 
 
 def _unexplained(frame: MemoryFrame, found: Sequence[Finding]) -> Event | None:
@@ -185,7 +195,8 @@ def _not_visible(
 ) -> Iterator[str]:
     say = artefact_words(lang)
     kinds = {kind for _, kind in gathered.kinds}
-    if unexplained is not None:
+    yield from refused(frame.events, frame.facts, gathered.system, lang)
+    if unexplained is not None and not refusals(frame.events):
         failed = frame.facts.get("start.failed")
         key = "failed_start" if failed is not None and failed.value is True else "broke_off"
         yield say[key].format(

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from infradoc.report.model import Report
+from infradoc.sources.prompts import without_prompts
 from infradoc.sources.secrets import without_secrets
 
 _OWN = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"})  # say nothing about whose machine it is
@@ -13,10 +14,6 @@ _URL_HOST = re.compile(r"(?<=://)([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])
 _HOST_PORT = re.compile(r"^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?=:\d{1,5}(?:/|$))")
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\.?\d)")
 _HOME = re.compile(r"(?<=/home/)[^/\s:\"']{1,64}|(?<=/Users/)[^/\s:\"']{1,64}")
-_SAID = re.compile(  # what engines and clients write before a user's words
-    r"(?P<key>[\"']?\b(?:prompt|content|text|messages|input|generated_text)[\"']?\s{0,3}[:=]\s{0,3})"
-    r"(?P<quote>[\"'])(?P<words>(?:\\.|(?!(?P=quote)).){1,4000})(?:(?P=quote)|$)"
-)
 
 
 def redacted(report: Report) -> Report:
@@ -36,7 +33,7 @@ def _each(value: Any, host: str | None) -> Any:
 
 def redact_text(text: str) -> str:
     """One text. Loopback addresses stay: they tell nobody whose machine it is."""
-    shown = _SAID.sub(lambda found: f"{found['key']}[{len(found['words'])} characters]", without_secrets(text))
+    shown = without_prompts(without_secrets(text))
     shown = _URL_HOST.sub(lambda found: found[0] if found[0] in _OWN else "HOST", shown)
     shown = _IPV4.sub(_address, shown)
     return _HOME.sub("USER", shown)

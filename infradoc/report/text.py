@@ -16,6 +16,8 @@ from infradoc.report.asides import changed_line, considered_line
 from infradoc.report.model import Report
 from infradoc.report.words import words
 from infradoc_rules.actions import means
+from infradoc_rules.knobs import knob_table
+from infradoc_rules.units import size_text
 
 _STATUS_STYLE = {"ok": "bold green", "degraded": "bold yellow", "unhealthy": "bold red", "unknown": "bold magenta"}
 _SEVERITY_STYLE = {"info": "cyan", "warning": "yellow", "critical": "red"}
@@ -116,6 +118,8 @@ def _evidence(entry: Mapping[str, Any]) -> Text:
 def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
     """What to type, or to do where there is nothing to type; from what, and how it takes effect."""
     head = str(action["flag"] or in_words(action, say["lang"]))
+    if say["lang"] == "zh" and head.startswith("drop -"):
+        head = f"去掉 {head.removeprefix('drop ')}"
     also: list[Mapping[str, Any]] = action.get("also", [])
     more = [str(one["flag"]) for one in also if one["flag"] and f" {one['flag']} " not in f" {head} "]
     head = " ".join([head, *more])
@@ -124,10 +128,15 @@ def action_line(action: Mapping[str, Any], say: Mapping[str, str]) -> str:
     notes = [f" {say['and']} ".join(moves)]
     if action["live"]:
         notes.append(say["live"])
-    elif action["risk"] == "disruptive" and action["flag"]:  # what is not the server's own takes no restart of it
-        notes.append(say["restart"])
+    elif action["flag"] and (action["risk"] == "disruptive" or _launch_flag(str(action["flag"]))):
+        notes.append(say["restart"])  # what is not the server's own takes no restart of it
     told = "; ".join(note for note in notes if note)
     return head + (f"  ({told})" if told else "")
+
+
+def _launch_flag(flag: str) -> bool:
+    """Whether it is a flag of a start command, which no engine but the bundled one takes while it runs."""
+    return flag.startswith(("-", "drop -"))
 
 
 def in_words(action: Mapping[str, Any], lang: str) -> str:
@@ -140,8 +149,17 @@ def move_text(one: Mapping[str, Any]) -> str:
     """`max_num_seqs 16 -> 8`; empty where neither value is known."""
     if one["from"] is None and one["to"] is None:
         return ""
-    ends = [value_text(one["from"]), "->", value_text(one["to"])]
+    before, after = (_in_units(str(one["knob"]), one[end]) for end in ("from", "to"))
+    ends = [value_text(before), *(["->", value_text(after)] if after is not None else [])]
     return " ".join([str(one["knob"]), *(end for end in ends if end)])
+
+
+def _in_units(knob: str, value: object) -> object:
+    """Bytes as a size that can be read; any other value as it is."""
+    counted = isinstance(value, int | float) and not isinstance(value, bool)
+    if counted and knob in knob_table() and knob_table()[knob].unit == "bytes":
+        return size_text(float(value))  # type: ignore[arg-type]  # a number, as was asked
+    return value
 
 
 def value_text(value: object) -> str:

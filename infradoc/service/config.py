@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from infradoc.config import Config
+from infradoc.durations import LONGEST, seconds_of
 from infradoc.errors import InfradocError
 
 DEFAULT_LISTEN = "127.0.0.1:9464"
 OFF = "off"
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)")
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):(\d{1,5})")
 _KEYS = ("targets", "period", "listen", "retention", "lang", "history")
 
@@ -50,7 +49,7 @@ def read_watch(config: Config, specs: Sequence[str] = ()) -> WatchConfig:
         targets=_targets(config, table, specs),
         period=_span(config, table, "period", "1s", 0.2, 3600.0),
         listen=_listen(config, table),
-        retention=_span(config, table, "retention", "30d", 60.0, 3650 * 86400.0),
+        retention=_span(config, table, "retention", "30d", 60.0, LONGEST),
         lang=_choice(config, table, "lang", ("en", "zh")),
         history=_path(config, table, "history"),
     )
@@ -69,13 +68,11 @@ def _targets(config: Config, table: dict[str, Any], specs: Sequence[str]) -> tup
 
 
 def _span(config: Config, table: dict[str, Any], key: str, default: str, least: float, most: float) -> float:
-    text = table.get(key, default)
-    found = _SPAN.fullmatch(text) if isinstance(text, str) else None
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
-    if found is None or not least <= seconds <= most:
-        what = f"must be a time of {least:g} s to {most:g} s, such as {default!r}, not {text!r}"
-        raise config.error_at(f"watch.{key}", what)
-    return seconds
+    given = table.get(key, default)
+    try:
+        return seconds_of(given if isinstance(given, str) else repr(given), least, most)
+    except ValueError as error:
+        raise config.error_at(f"watch.{key}", str(error)) from None
 
 
 def _listen(config: Config, table: dict[str, Any]) -> tuple[str, int] | None:

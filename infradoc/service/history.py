@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infradoc.alerts.removed import carried_over, identity, made
-from infradoc.errors import InfradocError
+from infradoc.plurals import counted
+from infradoc.sqlite.file import FileError, Kind, SqliteFile
+from infradoc.sqlite.mend import mend
 
-VERSION = 1
 HISTORY_NAME = "history.sqlite"  # in the state folder
 MINUTE = 60.0
 _PRUNE_SECONDS = 600.0  # how often old rows are looked for
-_BUSY_SECONDS = 5.0
 MOST_WAITING = 10_000  # minutes of vitals that wait in memory for a disk that is full
 _SCHEMA = """
 CREATE TABLE finding (target TEXT, id TEXT, severity TEXT, title TEXT, confidence REAL, began REAL, ended REAL,
@@ -31,8 +31,19 @@ CREATE TABLE change (target TEXT, id TEXT, time REAL, what TEXT, PRIMARY KEY (ta
 """
 
 
-class HistoryError(InfradocError):
+class HistoryError(FileError):
     """The history's file cannot be used; the watch itself goes on."""
+
+
+KIND = Kind(
+    what="history",
+    schema=_SCHEMA,
+    version=1,
+    synchronous="NORMAL",  # a power cut may lose the last minute, never the file
+    error=HistoryError,
+    elsewhere="Set [watch] history to a file that may be written.",
+    meanwhile="the watch goes on without it",
+)
 
 
 @dataclass(slots=True)
@@ -49,41 +60,37 @@ class History:
     """One file, used from the watchers' threads one at a time. What cannot be written now is written later or lost
     with the process: a full disk must not end a watch."""
 
-    def __init__(self, path: Path, retention: float) -> None:
-        """Open or make the file. Raises HistoryError."""
+    def __init__(self, path: Path, retention: float, mends: bool = False) -> None:
+        """Open or make the file; with `mends` a damaged one is set aside, now and later. Raises HistoryError."""
         self.path, self.retention = path, retention
+        self._mends = mends
         self._guard = threading.RLock()
         self._open: dict[tuple[str, str], float] = {}
         self._minutes: dict[tuple[str, str, float], _Minute] = {}
         self._pruned = 0.0
         self.trouble = ""  # of the last write: a look that has nothing to write proves nothing
-        with self._explained():
-            self._file = made(path)
-            self._link = self._connected()
-            self._prepare()
+        self.set_aside: list[str] = []  # a sentence for each file that was damaged
+        try:
+            self._file = SqliteFile(path, KIND)
+            self._open = self._stored_open()
+        except HistoryError as error:
+            if not (error.damaged and mends):
+                raise
+            self._set_aside(error)
+            self._file = SqliteFile(path, KIND)
+            self._open = self._stored_open()
 
-    def _connected(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    def _stored_open(self) -> dict[tuple[str, str], float]:
+        with self._file.reading() as link:
+            rows = link.execute("SELECT target, id, began FROM finding WHERE ended IS NULL").fetchall()
+        return {(target, name): began for target, name, began in rows}
 
-    def _follow_the_file(self) -> None:
-        """Should somebody have removed it, all it held goes into a new one. Raises OSError, sqlite3.Error."""
-        if identity(self.path) != self._file:
-            found = made(self.path)
-            self._link = carried_over(self._link, self._connected())
-            self._prepare()
-            self._file = found  # last: what fails is tried again
-
-    def _prepare(self) -> None:
-        self._link.execute("PRAGMA journal_mode = WAL")
-        self._link.execute("PRAGMA synchronous = NORMAL")  # a power cut may lose the last minute, never the file
-        found = self._link.execute("PRAGMA user_version").fetchone()[0]
-        if found > VERSION:
-            message = f"{self.path} was written by a newer infradoc (version {found}, known is {VERSION})."
-            raise HistoryError(message, "Update infradoc, or set [watch] history to another file.")
-        if found < VERSION:
-            self._link.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-        rows = self._link.execute("SELECT target, id, began FROM finding WHERE ended IS NULL").fetchall()
-        self._open = {(target, name): began for target, name, began in rows}
+    def _set_aside(self, error: HistoryError) -> None:
+        """Let a new file with what could be read of this one take its place. Raises HistoryError."""
+        done = mend(self.path, KIND, lambda table, row: True, time.time())
+        kept = [counted(done.saved[table], table) for table in ("finding", "change")]
+        kept.append(counted(done.saved["vital"], "minute of vitals", "minutes of vitals"))
+        self.set_aside.append(done.sentence(error.message, kept))
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -179,14 +186,17 @@ class History:
         )
         return self._rows(query, [target, name, since])
 
-    def changes(self, since: float) -> list[dict[str, Any]]:
+    def changes(self, since: float, target: str = "") -> list[dict[str, Any]]:
         """Applied changes, newest first. Raises HistoryError."""
-        return self._rows("SELECT target, id, time, what FROM change WHERE time >= ? ORDER BY time DESC", [since])
+        query = (
+            "SELECT target, id, time, what FROM change"
+            " WHERE time >= ?1 AND (?2 = '' OR target = ?2) ORDER BY time DESC LIMIT 10000"
+        )
+        return self._rows(query, [since, target])
 
     def _rows(self, query: str, values: list[Any]) -> list[dict[str, Any]]:
-        with self._guard, self._explained():
-            self._follow_the_file()
-            found = self._link.execute(query, values)
+        with self._guard, self._told(), self._file.reading() as link:
+            found = link.execute(query, values)
             names = [column[0] for column in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -195,38 +205,25 @@ class History:
         with self._guard:
             with suppress(HistoryError):  # told at the last look already; there is nobody left to tell
                 self._flush(float("inf"))
-            self._link.close()
+            self._file.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._explained():
-            self._follow_the_file()
-            self._link.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._link
-                self._link.execute("COMMIT")
-                self.trouble = ""
-            except BaseException:
-                if self._link.in_transaction:
-                    self._link.execute("ROLLBACK")
-                raise
+        with self._told(), self._file.transaction() as link:
+            yield link
+        self.trouble = ""
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
+        """Keep what went wrong as the trouble; damage is mended, and the next look tries again."""
         try:
             yield
-        except OSError as error:
-            message = f"The history's file {self.path} cannot be made: {error.strerror}."
-            raise self._kept(message, "Set [watch] history to a file that may be written.") from error
-        except sqlite3.Error as error:
-            message = f"The history {self.path} cannot be used: {error}."
-            hint = "Free the disk or mend the file's rights; the watch goes on without it."
-            raise self._kept(message, hint) from error
-
-    def _kept(self, message: str, hint: str) -> HistoryError:
-        made = HistoryError(message, hint)
-        self.trouble = str(made)
-        return made
+        except HistoryError as error:
+            self.trouble = str(error)
+            if error.damaged and self._mends:
+                self._set_aside(error)
+                self._open = self._stored_open()  # of the new file, which the connection follows
+            raise
 
 
 def _columns(finding: Mapping[str, Any]) -> tuple[str, str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from infradoc.fleet.watcher import TargetWatcher
@@ -18,7 +19,7 @@ def in_language(watcher: TargetWatcher, catalog: Catalog, ids: Collection[str], 
     One that only lingers (its rule keeps it for some periods) is left out: its texts stay in the watch's language.
     """
     rules = tuple(
-        rule.model_copy(update={"live": rule.live.model_copy(update={"for_periods": 0})})
+        replace(rule, live=replace(rule.live, for_periods=0))
         for rule in catalog.rules
         if rule.id in ids and rule.live is not None
     )

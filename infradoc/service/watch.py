@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infradoc.alerts.alerting import Alerting
-from infradoc.alerts.config import alerts_config
+from infradoc.alerts.config import AlertsConfig, alerts_config
 from infradoc.alerts.database import StoreError, state_folder
 from infradoc.config import Config
 from infradoc.errors import InfradocError
@@ -19,18 +19,19 @@ from infradoc.fleet.watcher import TargetWatcher
 from infradoc.remediation.journal import ChangeRecord
 from infradoc.service.changes import told_change
 from infradoc.service.config import WatchConfig
-from infradoc.service.exporter import Exporter, OwnFigures
+from infradoc.service.exporter import OwnFigures
 from infradoc.service.history import HISTORY_NAME, History, HistoryError
-from infradoc.service.http import Answer, Server, as_json, as_metrics, since
+from infradoc.service.http import Server
 from infradoc.service.journal_lines import Lines
+from infradoc.service.pages import Condition, Pages
 from infradoc.service.systemd import notify, watchdog_seconds
 from infradoc.service.texts import in_language
+from infradoc.service.troubles import Troubles
 from infradoc_rules.catalog import Catalog
 
 DRAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
 _TEND_SECONDS = 2.0  # how often troubles are looked for, and the service manager is told
-_LATE_PERIODS, _LATE_SECONDS = 10.0, 60.0  # a watcher that ended no look for so long is not well
 _NEW_CHANGE_SECONDS = 600.0  # a change in the journal that is older at the first look was told by somebody else
 _OTHER_LANGUAGES_SECONDS = 30.0
 
@@ -48,19 +49,20 @@ class Watch:
         self._guard = threading.RLock()
         self._known: dict[str, dict[str, str]] = {}
         self._lost: set[str] = set()
-        self._troubles: dict[str, str] = {}
+        self._troubles = Troubles(self._say)
+        self._set_aside_said = 0
         self._stages: set[tuple[str, str]] = set()  # of applied changes, that the history has
         self._other_texts: dict[str, tuple[float, frozenset[str], dict[str, list[dict[str, Any]]]]] = {}
         self._bell, self._ending, self._reload = threading.Event(), False, False
         self._alerting = Alerting(alerts_config(self._config))
         self.server: Server | None = None
         try:
-            self._history = History(self._history_path(), self.settings.retention)
+            self._history = History(self._history_path(), self.settings.retention, mends=True)
             self._fleet = self._made_fleet()
             self._history.end_others(self._started, {watcher.state.name for watcher in self._fleet.targets})
-            self._exporter = Exporter(self._fleet, self._own_figures, clock)
             if self.settings.listen is not None:
-                self.server = Server(self.settings.listen, self._routes())
+                pages = Pages(self._fleet, self._history, self._own_figures, self._condition, clock)
+                self.server = Server(self.settings.listen, pages.routes())
         except BaseException:
             self._alerting.stop(0.0)
             raise
@@ -94,6 +96,7 @@ class Watch:
         where = f"; /metrics and /health on port {self.server.port}" if self.server is not None else ""
         told = ", ".join(self._alerting.config.sinks) or "nobody, for there are no [alerts.sinks.NAME] in infradoc.toml"
         self._say("watching", f"{', '.join(self.settings.targets)}; alerts go to {told}{where}")
+        self._say_set_aside()
         notify("READY=1")
         pause = min(_TEND_SECONDS, watchdog_seconds() or _TEND_SECONDS)
         while not self._ending:
@@ -102,8 +105,9 @@ class Watch:
             if self._reload and not self._ending:
                 self._reload = False
                 self._read_again()
-            self._trouble("alerts", self._alerting.trouble)
+            self._troubles.note("alerts", self._alerting.trouble)
             self._look_at_sinks()
+            self._say_set_aside()
             notify("WATCHDOG=1")
         self._stop()
 
@@ -114,7 +118,14 @@ class Watch:
         except StoreError:
             return  # told as the trouble of all alerts
         for name, why in refusals.items():
-            self._trouble(f"sink {name}", f"alerts do not reach {name}: {why}" if why else "")
+            self._troubles.note(f"sink {name}", f"alerts do not reach {name}: {why}" if why else "")
+
+    def _say_set_aside(self) -> None:
+        """Files that were damaged: said once, and shown on the health page for as long as this watch runs."""
+        sentences = self._condition().set_aside
+        for sentence in sentences[self._set_aside_said :]:
+            self._say("trouble", sentence)
+        self._set_aside_said = len(sentences)
 
     def _stop(self) -> None:
         notify("STOPPING=1")
@@ -172,20 +183,16 @@ class Watch:
         try:
             self._history.note(now, name, {})
         except HistoryError as error:
-            self._trouble("history", str(error))
+            self._troubles.note("history", str(error))
 
-    def _change_alerting(self, config: Any) -> None:
-        """Sinks were changed: one desk closes, the next one opens; what waits lies on disk between them."""
+    def _change_alerting(self, config: AlertsConfig) -> None:
+        """Sinks or times were changed. Raises InfradocError; then the old ones go on."""
         old = self._alerting.config
-        with self._guard:
-            self._alerting.stop(0.0)
-            try:
-                self._alerting = Alerting(config)
-            except InfradocError:
-                self._alerting = Alerting(old)
-                raise
-            finally:
-                self._alerting.start()
+        self._alerting.reconfigure(config)
+        for name in set(old.sinks) - set(config.sinks):
+            self._troubles.forget(f"sink {name}")
+        if config.state != old.state:
+            self._say("reload", "alerts.state takes effect at the next start")
 
     # --- one look ---------------------------------------------------------------------------------------------------
 
@@ -241,9 +248,9 @@ class Watch:
                 self._history.measure(now, state.name, state.vitals)
             for record in state.changes:
                 self._change(now, state.name, record)
-            self._trouble("history", self._history.trouble)
+            self._troubles.note("history", self._history.trouble)
         except HistoryError as error:
-            self._trouble("history", str(error))
+            self._troubles.note("history", str(error))
 
     def _change(self, now: float, target: str, record: ChangeRecord) -> None:
         """Tell each stage of an applied change once: when it came into force, its verdict, and that it was undone."""
@@ -260,59 +267,18 @@ class Watch:
             self._say("change", f"{target}: {told['summary']}", now, target=target)
             self._alerting.changed(last.time, target, told)
 
-    def _trouble(self, what: str, text: str) -> None:
-        """Say a lasting trouble when it begins or changes, and when it is over; not at every look."""
-        with self._guard:
-            before = self._troubles.get(what, "")
-            if text == before:
-                return
-            self._troubles[what] = text
-        self._say("trouble" if text else "back", text or f"{what}: works again")
-
     def _say(self, event: str, text: str, now: float | None = None, **more: Any) -> None:
         self._lines.say(self._clock() if now is None else now, event, text, **more)
 
-    # --- what the page shows ----------------------------------------------------------------------------------------
+    # --- what the pages show ----------------------------------------------------------------------------------------
 
-    def _routes(self) -> dict[str, Callable[[Mapping[str, str]], Answer]]:
-        return {
-            "/metrics": lambda query: as_metrics(self._exporter.page()),
-            "/health": lambda query: self._health(),
-            "/findings": lambda query: as_json(self._findings()),
-            "/history": lambda query: as_json(
-                {
-                    "findings": self._history.findings(since(query, 86400.0), query.get("target", "")),
-                    "changes": self._history.changes(since(query, 86400.0)),
-                }
-            ),
-            "/vitals": lambda query: as_json(
-                self._history.vitals(since(query, 86400.0), query.get("target", ""), query.get("name", "queue_depth"))
-            ),
-        }
-
-    def _health(self) -> Answer:
-        """503 when a watcher ended no look for long, or something cannot be stored; a dead target is no fault here."""
-        now = self._clock()
-        late = []
-        for state in self._fleet.states:
-            patience = max(_LATE_PERIODS * state.period, _LATE_SECONDS)
-            if now - (state.tick_time or self._started) > patience:
-                late.append(state.name)
-        troubles = {what: text for what, text in self._troubles.items() if text}
-        well = not late and not troubles
-        return as_json({"healthy": well, "late": late, "troubles": troubles}, 200 if well else 503)
-
-    def _findings(self) -> list[dict[str, Any]]:
-        return [
-            {"target": state.name, "status": state.status, "up": state.up, "findings": list(state.findings)}
-            for state in self._fleet.states
-        ]
+    def _condition(self) -> Condition:
+        return Condition(self._troubles.now, [*self._alerting.set_aside, *self._history.set_aside])
 
     def _own_figures(self) -> OwnFigures:
         try:
             alerts = self._alerting.figures()
         except StoreError as error:
-            self._trouble("alerts", str(error))
+            self._troubles.note("alerts", str(error))
             alerts = {"firing": {}, "sinks": {}}
-        troubles = sum(bool(text) for text in self._troubles.values())
-        return OwnFigures(self._started, troubles, alerts["firing"], alerts["sinks"])
+        return OwnFigures(self._started, len(self._troubles.now), alerts["firing"], alerts["sinks"])

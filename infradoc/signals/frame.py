@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infradoc_rules.model import Event, Fact, Series
+from infradoc_rules.model import Event, Fact, Series, SignalFrame
 from infradoc_rules.signals import absent_reads_zero
 from infradoc_rules.views import VIEW_NAMES, view
 
@@ -30,6 +30,7 @@ class StoreFrame:
         self._window = window if window is not None else window_for(store.period)
         self._selected: dict[str, Sequence[Series]] = {}
         self._events: Sequence[Event] | None = None
+        self.incident: SignalFrame | None = None  # what the target's log tells of something that broke
         self.memo: dict[object, object] = {}  # of the evaluator: what several rules ask is computed once
 
     @property

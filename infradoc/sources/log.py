@@ -74,6 +74,11 @@ class LogSource:
         """Lines that no pattern knew."""
         return self._scanner.unparsed if self._scanner else len(self._waiting)
 
+    def written_by(self, system: str | None) -> None:
+        """Tell the engine where something else knows it, such as its metrics page: its banner may be long gone."""
+        if self._system is None and system in SYSTEMS:
+            self._system = system
+
     def read(self, now: float) -> Reading:
         """Events of the lines written since the last look."""
         started = time.monotonic()
@@ -90,7 +95,8 @@ class LogSource:
             assert self._scanner is not None
             events += self._scanner.feed(line, seen_at)
         facts: list[Fact] = list(self._scanner.facts.values()) if self._scanner else []
-        return Reading(self.name, now, events=events, facts=facts, seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return Reading(self.name, now, events=events, facts=facts, seconds=seconds, error=self._trouble())
 
     def _lines(self) -> list[bytes]:
         """The lines that came since the last look. Raises OSError."""
@@ -98,6 +104,10 @@ class LogSource:
 
     def _fault(self, error: OSError) -> str:
         return f"The log file {self._path} cannot be read: {error.strerror}."
+
+    def _trouble(self) -> str | None:
+        """What is wrong although lines may have come."""
+        return None
 
     def _ready(self, lines: list[str]) -> list[str]:
         """Lines that can be scanned: none until the engine that writes them is recognised."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,18 +16,22 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
+from textual.theme import ThemeProvider
 from textual.widgets import Input
 
 from infradoc.config import Config
 from infradoc.errors import InfradocError
+from infradoc.fleet.chinese import in_language
 from infradoc.fleet.model import View, Watched
 from infradoc.fleet.repair import Options
 from infradoc.fleet.replaying import ReplayView
 from infradoc.tui import export
 from infradoc.tui.clock import Clock
+from infradoc.tui.common_keys import FRAMES, TimeKeys, move
 from infradoc.tui.keys import help_keys
 from infradoc.tui.messages import RepairMoved, Told
 from infradoc.tui.paint import Palette, one_line, palette_of
+from infradoc.tui.palette import Commands
 from infradoc.tui.repairs import Repairs
 from infradoc.tui.screens.base import DoctorScreen
 from infradoc.tui.screens.dialogs import Confirm, Help
@@ -37,10 +43,10 @@ from infradoc.tui.threads import post, spawn
 from infradoc.tui.words import words
 
 _THEMES = ("textual-dark", "textual-light")
-_FRAMES = 4  # steps a second while a recording plays
+_TWICE_SECONDS = 5.0  # between two Ctrl-C that leave
 
 
-class DoctorApp(App[None]):
+class DoctorApp(TimeKeys, App[None]):
     """`infradoc tui`."""
 
     CSS_PATH = "app.tcss"
@@ -49,6 +55,13 @@ class DoctorApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit_safely", "Quit"),
         Binding("ctrl+q", "quit_safely", "Quit", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
+        Binding("colon", "command_palette", "Commands", show=False),
+        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True),
+        Binding("j", "move('down')", "Down", show=False),
+        Binding("k", "move('up')", "Up", show=False),
+        Binding("g", "move('home')", "Top", show=False),
+        Binding("G", "move('end')", "Bottom", show=False),
         Binding("question_mark", "help", "Help"),
         Binding("p", "pause", "Pause"),
         Binding("t", "theme", "Theme"),
@@ -84,6 +97,7 @@ class DoctorApp(App[None]):
         self._export_dir = export_dir or Path()
         self._take_signals = take_signals  # a lost terminal and a kill take the same way out as `q`
         self._leaving = False
+        self._interrupted = float("-inf")  # when Ctrl-C was pressed last, on the monotonic clock
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's choice; on a real terminal one that outlives it."""
@@ -96,7 +110,7 @@ class DoctorApp(App[None]):
         if len(self.views) == 1:
             self.push_screen(TargetScreen(self.views[0]))
         if self.clock.replays:
-            self.set_interval(1 / _FRAMES, self._play_on)
+            self.set_interval(1 / FRAMES, self._play_on)
         if self._take_signals:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, self.stop_and_leave)
@@ -147,37 +161,12 @@ class DoctorApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of time belong to recordings, and never to a field in which somebody types."""
         if action in ("step", "seek_end", "play", "speed"):
-            return bool(self.clock.replays) and not isinstance(self.focused, Input)
+            return bool(self.clock.replays) and isinstance(self.screen, DoctorScreen) and not self._is_typing
         return True
 
-    def action_pause(self) -> None:
-        """Hold time, and let it go on."""
-        self.clock.toggle(self.views)
-        self.kick()
-
-    def action_step(self, seconds: int) -> None:
-        """Move through the recording."""
-        self.clock.step(float(seconds))
-        self.kick()
-
-    def action_seek_end(self, last: bool) -> None:
-        """To the start or the end of the recording."""
-        self.clock.seek_end(last)
-        self.kick()
-
-    def action_play(self) -> None:
-        """Let the recording run, or stop it."""
-        self.clock.play()
-        self.kick()
-
-    def action_speed(self) -> None:
-        """1x or 10x."""
-        self.clock.speed = 1 if self.clock.speed == 10 else 10
-        self.kick()
-
-    def _play_on(self) -> None:
-        if self.clock.advance(1 / _FRAMES):
-            self.kick()
+    @property
+    def _is_typing(self) -> bool:
+        return isinstance(self.focused, Input)
 
     # --- small things --------
 
@@ -192,15 +181,37 @@ class DoctorApp(App[None]):
         self.theme = _THEMES[(place + 1) % len(_THEMES)]
         self.call_after_refresh(self.kick)
 
+    def action_move(self, way: str) -> None:
+        """j, k, g, G."""
+        move(self.focused, way)
+
+    def action_interrupt(self) -> None:
+        """Ctrl-C: once it says how to leave, twice within a few seconds it leaves, as `q` does."""
+        now, before = time.monotonic(), self._interrupted
+        self._interrupted = now
+        if now - before > _TWICE_SECONDS:
+            self.tell(self.say["how_to_quit_fix" if self.repairs.under_way else "how_to_quit"])
+        elif isinstance(self.screen, Confirm):  # asked already, or about something else that is then left as it is
+            self.stop_and_leave()
+        else:
+            self.action_quit_safely()
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The commands of the palette."""
-        yield from super().get_system_commands(screen)
-        for word, action in (
-            ("k_pause", self.action_pause),
-            ("k_export", self.action_export),
-            ("k_help", self.action_help),
-        ):
-            yield SystemCommand(self.say[word], f"infradoc: {self.say[word]}", action)
+        """The commands of the palette: those of the screen below it, then those of all screens."""
+        keys = screen.KEYS if isinstance(screen, DoctorScreen) else ()
+        for key, word, action in (*keys, ("Ctrl+P", "k_themes", "app.change_theme")):
+            if action:
+                run = partial(self.call_later, self.run_action, action, screen)
+                yield SystemCommand(self.say[word], self.say["key"].format(key=key), run)
+
+    def action_command_palette(self) -> None:
+        """`:` and Ctrl+P."""
+        if not isinstance(self.screen, Commands):
+            self.push_screen(Commands(self.say["commands"], self.say["no_command"]))
+
+    def action_change_theme(self) -> None:
+        """All themes."""
+        self.push_screen(Commands(self.say["pick_theme"], self.say["no_command"], [ThemeProvider]))
 
     def action_export(self) -> None:
         """Write what is shown as SVG and its figures as CSV."""
@@ -215,7 +226,7 @@ class DoctorApp(App[None]):
                 files = ", ".join(str(path) for path in export.write(folder, name, svg, text, blocks))
                 post(self, Told(self.say["exported"].format(files=files)))
             except InfradocError as error:
-                post(self, Told(self.say["not_exported"].format(why=error), "error"))
+                post(self, Told(self.say["not_exported"].format(why=in_language(str(error), self.lang)), "error"))
 
         spawn(job, "export")
 
@@ -231,12 +242,14 @@ class DoctorApp(App[None]):
         screen = self.screen
         if run is None:
             return
+        if isinstance(screen, DoctorScreen):
+            screen.show_stage()
         if isinstance(screen, FindingScreen) and screen.view.spec == message.spec:
             screen.show_progress()
             if run.ended:
                 screen.action_plan()
-        elif run.ended:
-            self.tell(f"{message.spec}: {run.lines[-1] if run.lines else ''}")
+        if run.ended:
+            self.tell(f"{message.spec}: {run.verdict or (run.lines[-1] if run.lines else '')}")
         if self._leaving and not self.repairs.under_way:
             self.exit()
 

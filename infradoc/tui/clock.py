@@ -25,8 +25,9 @@ class Clock:
         return bool(self._held)
 
     def toggle(self, views: Sequence[View]) -> None:
-        """Hold time, or let it go on. A recording that plays stops."""
-        self.playing = False
+        """Hold time, or let it go on. A recording that plays stops; one that stands before its end goes on."""
+        stands = not self.playing and any(replay.now() < replay.span[1] for replay in self.replays)
+        self.playing = stands and not any(view.url for view in views)
         self._held = {} if self._held else {view.spec: (view.now(), view.state) for view in views if view.url}
 
     def frozen(self, view: View) -> Watched | None:
@@ -80,9 +81,8 @@ class Clock:
         if isinstance(view, ReplayView):
             first, last = view.span
             when = datetime.fromtimestamp(view.now(), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-            parts.append(f"{when}  +{view.now() - first:.0f} / {last - first:.0f} s")
-            if not view.loaded:
-                parts.append("…")
+            parts.append(f"+{view.now() - first:.0f} / {last - first:.0f} s" + ("" if view.loaded else " …"))
+            parts.append(when)
         else:
             moment = self.moment(view) if view is not None else self._any_moment()
             parts.append(datetime.fromtimestamp(moment).strftime("%H:%M:%S"))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_NICE = (1, 2, 3, 4, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)
+_NICE = (0.5, 0.75, 1, 1.5, 2, 3, 4, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)
 _KEPT = 8192
 
 
@@ -43,7 +43,7 @@ class Axis:
 
 
 def axis_for(begin: float, end: float, width: int, period: float = 1.0) -> Axis:
-    """The finest grid of nice steps, at least `period`, on which `width` columns up to `end` reach back to `begin`."""
+    """The finest grid of nice steps, at least half a period, on which `width` columns up to `end` reach to `begin`."""
     width = max(1, width)
     wanted = max((end - begin) / width, 0.0)
     steps = (period * nice for nice in _NICE)

@@ -46,7 +46,7 @@ def safe(value: object) -> str:
     if isinstance(value, float):
         return "" if np.isnan(value) else f"{value:.6g}"
     text = one_line(value)
-    return f"'{text}" if text[:1] in "=+-@" and not isinstance(value, int) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not isinstance(value, int) else text
 
 
 def fleet_csv(rows: Sequence[Row]) -> str:
@@ -70,8 +70,8 @@ def fleet_csv(rows: Sequence[Row]) -> str:
 
 
 def series_csv(frame: SignalFrame, marks: Sequence[Mark]) -> str:
-    """One row a look: throughput, queue, KV use, percentiles of the minute before, and the marks at it."""
-    times = np.unique(np.concatenate([np.asarray(one.times) for one in frame.select("target_up")] or [np.empty(0)]))
+    """One row a look at the server: throughput, queue, KV use, percentiles of the minute before, and marks at it."""
+    times = looks(frame)
     if not len(times):
         return table([["time"]])
     begin, end = float(times[0]), float(times[-1]) + 1e-6
@@ -89,6 +89,13 @@ def series_csv(frame: SignalFrame, marks: Sequence[Mark]) -> str:
     ]
     body = [[f"{t:.3f}", *(float(line[i]) for line in columns.values()), told[i]] for i, t in enumerate(times)]
     return table([["time", *columns, "marks"], *body])
+
+
+def looks(frame: SignalFrame) -> history.Floats:
+    """When the server's page was asked for; of a target without one, when anything was."""
+    asked = frame.select("target_up")
+    page = [one for one in asked if one.labels.get("source") == "metrics"]
+    return np.unique(np.concatenate([np.asarray(one.times) for one in page or asked] or [np.empty(0)]))
 
 
 def blocks_csv(told: Mapping[str, Any]) -> str:

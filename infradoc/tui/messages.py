@@ -6,6 +6,8 @@ from typing import Any
 
 from textual.message import Message
 
+from infradoc.fleet.repair import Stage
+
 
 class Done(Message):
     """A worker has what the screen asked for."""
@@ -40,11 +42,11 @@ class PlanReady(Message):
 
 
 class RepairMoved(Message):
-    """A repair said something, or ended."""
+    """A repair said something, began to wait for something else, or ended."""
 
-    def __init__(self, spec: str, text: str, ended: bool = False) -> None:
+    def __init__(self, spec: str, text: str = "", ended: bool = False, stage: Stage | None = None) -> None:
         super().__init__()
-        self.spec, self.text, self.ended = spec, text, ended
+        self.spec, self.text, self.ended, self.stage = spec, text, ended, stage
 
 
 class Told(Message):

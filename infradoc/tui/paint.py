@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual.strip import Strip
 
 from infradoc.errors import visible
@@ -93,6 +94,55 @@ def wrapped(text: str, width: int) -> list[str]:
     return rows
 
 
+_CLOSING = "，。；：、！？）」』】》”’％%,.;:!?)]}"
+_INDENT = 6
+_OPENING = "（「『【《“‘([{"
+
+
+def broken(text: Text, width: int) -> Text:
+    """`text` broken into rows of at most `width` cells at blanks and between Chinese characters.
+
+    Rich breaks at blanks alone: a Chinese paragraph with one English word in it would leave half a row empty. Rows that
+    go on are as far in as their paragraph.
+    """
+    rows = Text()
+    for place, line in enumerate(text.split("\n", allow_blank=True)):
+        indent = min(len(line.plain) - len(line.plain.lstrip(" •")), _INDENT)
+        cuts = breaks(line.plain, width, indent)
+        if place:
+            rows.append("\n")
+        for number, piece in enumerate(line.divide(cuts)):
+            if number:
+                piece = piece[len(piece.plain) - len(piece.plain.lstrip(" ")) :]
+                rows.append("\n" + " " * indent)
+            rows.append_text(piece)
+    return rows
+
+
+def breaks(line: str, width: int, indent: int = 0) -> list[int]:
+    """Places in `line` where a new row begins; those after the first have `indent` cells less."""
+    cuts: list[int] = []
+    start = last = used = 0
+    for place, character in enumerate(line):
+        if place > start and may_break(line[place - 1], character):
+            last = place
+        used += cell_len(character)
+        if used > max(2, width) and character != " ":
+            cut = last if last > start else place
+            cuts.append(cut)
+            start, used = cut, indent + cell_len(line[cut : place + 1].lstrip(" "))
+    return cuts
+
+
+def may_break(before: str, after: str) -> bool:
+    """Whether a row may end between two characters."""
+    if before == " ":
+        return after != " "
+    if after in _CLOSING or before in _OPENING or after == " ":
+        return False
+    return cell_len(before) > 1 or cell_len(after) > 1
+
+
 def bar(share: float | None, width: int) -> str:
     """A share of 1 as a bar of eighths of a cell; `-` when it is not known."""
     if share is None or math.isnan(share):
@@ -106,9 +156,9 @@ def seconds(value: float | None) -> str:
     """A time for people."""
     if value is None or math.isnan(value):
         return "-"
-    if value < 1:
+    if 0 < value < 1:
         return f"{value * 1000:.0f} ms"
-    return f"{value:.1f} s" if value < 100 else f"{value:.0f} s"
+    return f"{value:.1f} s" if 0 < value < 100 else f"{value:.0f} s"
 
 
 def number(value: float | None) -> str:

@@ -12,18 +12,20 @@ from infradoc.tui import paint
 
 # (column, cells, rank of importance): on a narrow terminal the last ranks are left out first.
 COLUMNS: tuple[tuple[str, int, int], ...] = (
-    ("target", 16, 0),
+    ("target", 14, 0),
     ("status", 13, 1),
-    ("running", 5, 5),
-    ("waiting", 5, 3),
-    ("wait", 8, 7),
-    ("kv", 11, 4),
-    ("ttft", 8, 6),
+    ("running", 4, 5),
+    ("waiting", 4, 3),
+    ("wait", 8, 6),
+    ("kv", 4, 4),
+    ("ttft", 8, 7),
     ("itl", 8, 8),
-    ("finding", 20, 2),
+    ("finding", 15, 2),
     ("age", 7, 9),
 )
-_PADDING = 2
+_PADDING = 1
+_FINDING_FIRST = 20  # cells more for the finding are worth more than the age of the page, which the status tells if old
+_NUMBERS = ("running", "waiting", "wait", "ttft", "itl", "age")
 _STYLES = {"ok": "green", "degraded": "yellow", "unhealthy": "bold red", "unknown": "magenta"}
 _BAR = 6
 
@@ -38,15 +40,18 @@ class Row:
 
 
 def columns_for(width: int) -> list[tuple[str, int]]:
-    """(column, cells) that fit into `width`; what is left over goes to the target's name and the finding."""
+    """(column, cells) that fit into `width`; what is left over goes to the bar of KV use, the name and the finding."""
     chosen: list[tuple[str, int, int]] = []
     room = width - 1
     for column in sorted(COLUMNS, key=lambda one: one[2]):
-        if room >= column[1] + _PADDING or column[2] < 3:
+        spare = _FINDING_FIRST if column[0] == "age" else 0
+        if room >= column[1] + _PADDING + spare or column[2] < 3:
             chosen.append(column)
             room -= column[1] + _PADDING
     room = max(0, room)
-    more = {"finding": room - min(room // 3, 24), "target": min(room // 3, 24)}
+    bar = _BAR + 1 if room >= 2 * (_BAR + 1) and any(column[0] == "kv" for column in chosen) else 0
+    name = min((room - bar) // 3, 24)
+    more = {"finding": room - bar - name, "target": name, "kv": bar}
     return [(name, cells + more.get(name, 0)) for name, cells, _ in COLUMNS if any(name == one[0] for one in chosen)]
 
 
@@ -73,10 +78,17 @@ def cells(row: Row, columns: Sequence[tuple[str, int]], say: Mapping[str, str]) 
     stale = row.state.stale_seconds(row.now) is not None
     found = []
     for name, width in columns:
-        right = name in ("running", "waiting", "wait", "ttft", "itl", "age")
+        right = name in _NUMBERS or (name == "kv" and width <= _BAR)
         style = "dim" if stale else _STYLES[row.state.status] if name == "status" else ""
-        found.append(Text(paint.fitted(cell(row, name, say), width, right), style=style, no_wrap=True))
+        text = cell(row, name, say, bar=name == "kv" and width > _BAR)
+        found.append(Text(paint.fitted(text, width, right), style=style, no_wrap=True))
     return found
+
+
+def head(column: str, width: int, say: Mapping[str, str]) -> Text:
+    """The head of a column, above its figures."""
+    word = say["kv_short" if column == "kv" and width <= _BAR else column]
+    return Text(paint.fitted(word, width, column in _NUMBERS or (column == "kv" and width <= _BAR)))
 
 
 def short_name(name: str) -> str:
@@ -84,12 +96,13 @@ def short_name(name: str) -> str:
     return paint.one_line(name).removeprefix("http://").removeprefix("https://").rstrip("/")
 
 
-def cell(row: Row, column: str, say: Mapping[str, str]) -> str:
-    """One cell in words."""
+def cell(row: Row, column: str, say: Mapping[str, str], bar: bool = True) -> str:
+    """One cell in words; `bar`: KV use as a bar, too."""
     state, vitals = row.state, row.state.vitals
     if column == "kv":
         share = vitals.get("kv_usage_ratio")
-        return "-" if share is None else f"{paint.bar(share, _BAR)} {paint.percent(share)}"
+        figure = paint.percent(share)
+        return f"{paint.bar(share, _BAR)} {figure:>4}" if bar and share is not None else figure
     if column == "finding":
         if state.findings:
             return paint.one_line(state.findings[0]["title"])

@@ -151,6 +151,13 @@ ACTIONS: Mapping[str, ActionSpec] = _table(
         "enable_prefix_caching", "prefix_caching", "enable", "reversible", "reuse the KV blocks of shared prefixes"
     ),
     ActionSpec(
+        "keep_prefix_states",
+        "prefix_cache_policy",
+        "set",
+        "disruptive",
+        "keep states of a prompt that a slot can go back to",
+    ),
+    ActionSpec(
         "extend_shared_prefix",
         "client_shared_prefix_tokens",
         "increase",
@@ -255,6 +262,7 @@ ACTIONS: Mapping[str, ActionSpec] = _table(
     ActionSpec(
         "use_supported_checkpoint", "model_checkpoint", "set", "disruptive", "serve weights that this device can run"
     ),
+    ActionSpec("use_finer_checkpoint", "model_checkpoint", "set", "disruptive", "serve weights of more bits"),
     ActionSpec("use_newer_gpu", "gpu_model", "set", "disruptive", "run on a device of a newer generation"),
     ActionSpec(
         "restore_kv_cache_dtype",
@@ -287,8 +295,31 @@ ACTIONS: Mapping[str, ActionSpec] = _table(
     ActionSpec("raise_ddp_timeout", "ddp_timeout", "increase", "disruptive", "wait longer for a late rank"),
     ActionSpec("skip_gradient_sync", "no_sync", "enable", "disruptive", "reduce gradients once for each whole step"),
     ActionSpec(
-        "lower_accumulation", "gradient_accumulation_steps", "decrease", "disruptive", "fewer micro-steps for each step"
+        "lower_accumulation",
+        "gradient_accumulation_steps",
+        "decrease",
+        "disruptive",
+        "fewer micro-steps for each step",
+        "accumulate_smaller_batches",
     ),
+    ActionSpec(
+        "accumulate_smaller_batches",
+        "gradient_accumulation_steps",
+        "increase",
+        "disruptive",
+        "train on smaller micro-batches and accumulate more of them",
+        "lower_accumulation",
+    ),
+    ActionSpec(
+        "checkpoint_activations",
+        "gradient_checkpointing",
+        "enable",
+        "disruptive",
+        "keep few activations and compute the rest again",
+    ),
+    ActionSpec("shorten_sequences", "max_model_len", "decrease", "disruptive", "cut training sequences shorter"),
+    ActionSpec("split_states", "zero_stage", "increase", "disruptive", "split states over the devices"),
+    ActionSpec("use_small_optimizer", "optimizer", "set", "disruptive", "keep optimizer states in 8 bits"),
     ActionSpec("train_in_bfloat", "bf16", "enable", "disruptive", "train in bfloat16 instead of float16"),
     ActionSpec("upgrade_trainer", "engine_version", "increase", "disruptive", "upgrade the training framework"),
     ActionSpec(
@@ -380,6 +411,7 @@ _IN_CHINESE: Mapping[str, str] = {
     "limit_queue": "尽早拒绝，而不是无限排队",
     "enable_chunked_prefill": "把长提示分成多步",
     "enable_prefix_caching": "复用共享前缀的 KV 块",
+    "keep_prefix_states": "保留槽位可以回退到的提示状态",
     "extend_shared_prefix": "客户端把共享内容放在提示最前",
     "use_cuda_graphs": "以 CUDA 图执行 decode 步",
     "raise_cuda_graph_max_bs": "为更大的批量捕获图",
@@ -410,6 +442,7 @@ _IN_CHINESE: Mapping[str, str] = {
     "set_dtype": "改用其他数值格式计算",
     "set_quantization": "改用其他量化方法",
     "use_supported_checkpoint": "改用此设备能运行的权重",
+    "use_finer_checkpoint": "使用位数更高的权重",
     "use_newer_gpu": "换用更新一代的设备",
     "restore_kv_cache_dtype": "以模型自身的格式存放 KV 缓存",
     "calculate_kv_scales": "为 KV 缓存提供缩放因子",
@@ -425,6 +458,11 @@ _IN_CHINESE: Mapping[str, str] = {
     "raise_ddp_timeout": "为迟到的 rank 等待更久",
     "skip_gradient_sync": "每个完整步只归约一次梯度",
     "lower_accumulation": "减少每步的微步数",
+    "accumulate_smaller_batches": "减小微批并相应增加梯度累积",
+    "checkpoint_activations": "只保留少量激活，反向时重新计算",
+    "shorten_sequences": "把训练序列截得更短",
+    "split_states": "把状态分摊到各设备",
+    "use_small_optimizer": "用 8 位存放优化器状态",
     "train_in_bfloat": "用 bfloat16 代替 float16 训练",
     "lower_swap_space": "减少为换出块固定的主机内存",
     "lower_kv_host_cache": "缩小主机上的 KV 缓存",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from infradoc_rules.schema import Rule, RuleError, load_rule, load_sound_rule
+from infradoc_rules.rule_file import RuleError, load_rule, load_sound_rule
+from infradoc_rules.schema import Rule
 
 CASES_SUFFIX = ".cases.yaml"
 
@@ -104,7 +105,7 @@ def _overridden(catalog: Catalog, thresholds: Mapping[str, Mapping[str, float]])
             for name in values
             if name not in known
         ]
-        changed[rule_id] = changed[rule_id].model_copy(update={"thresholds": {**known, **values}})
+        changed[rule_id] = replace(changed[rule_id], thresholds={**known, **values})
     if problems:
         raise RuleError(problems)
     return Catalog(tuple(changed[rule.id] for rule in catalog.rules))

@@ -13,11 +13,11 @@ from infradoc_rules.considered_parts import Part
 from infradoc_rules.match import source_of
 from infradoc_rules.model import SignalFrame, Value
 from infradoc_rules.texts import number, places, render
+from infradoc_rules.units import GIB, size_text
 from infradoc_rules.yaml_file import load_plain
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _SPEC = re.compile(r"\{value(?::([^{}]*))?\}")
-_MIB, _GIB = 1 << 20, 1 << 30
 _BIG = 1e15  # beyond it a number says no more than "very many"
 
 
@@ -117,9 +117,7 @@ def _figure(name: str, text: str, frame: SignalFrame) -> Value | None:
 
 def _size(count: float) -> str:
     """Bytes for people: 0.21 GiB, 2 MiB."""
-    if abs(count) >= _GIB / 10 or count == 0:
-        return f"{count / _GIB:.2f} GiB"
-    return f"{count / _MIB:.0f} MiB" if abs(count) >= _MIB else f"{count:.0f} B"
+    return f"{count / GIB:.2f} GiB" if abs(count) >= GIB / 10 or count == 0 else size_text(count)
 
 
 def _sane(value: Value | None) -> bool:

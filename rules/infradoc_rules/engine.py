@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infradoc_rules.advise import Advice, actions_for
 from infradoc_rules.catalog import Catalog
@@ -26,6 +26,27 @@ from infradoc_rules.schema import Condition, Rule, Support
 from infradoc_rules.signals import family, signal_table
 from infradoc_rules.texts import number, render
 
+# With these events something is broken; the others of a log are states, and of those the metrics know better.
+BREAKS = frozenset(
+    {
+        "cuda_oom",
+        "engine_failed",
+        "gpu_lost",
+        "host_alloc_failed",
+        "host_oom_kill",
+        "kernel_resources",
+        "kv_check_failed",
+        "nccl_error",
+        "nccl_timeout",
+        "output_invalid",
+        "shm_ring_wait",
+        "shm_short",
+        "swap_exhausted",
+        "watchdog_timeout",
+        "worker_died",
+        "xid",
+    }
+)
 _SOURCES = {"llm": "metrics", "proc": "host", "log": "log", "config": "config"}
 
 
@@ -80,7 +101,8 @@ def findings(results: RuleResults, recent_actions: frozenset[str] = frozenset())
 
 
 def _evaluate(rule: Rule, frame: SignalFrame, states: RuleStates, lang: str) -> RuleResult:
-    outcome, past = _judge(rule, frame)
+    outcome, seen = _judge(rule, frame)
+    past = seen is not None
     live = rule.live
     state = step(
         states.get(rule.id),
@@ -91,21 +113,39 @@ def _evaluate(rule: Rule, frame: SignalFrame, states: RuleStates, lang: str) -> 
         keep=0 if live is None else live.keep,
     )
     states.by_id[rule.id] = state
-    finding = _finding(_as_past(rule) if past else rule, frame, outcome, states, lang) if state.active else None
+    told = _as_past(rule) if past else rule
+    finding = _finding(told, seen or frame, outcome, states, lang) if state.active else None
     return RuleResult(rule, state.name, state.since, outcome.missing, finding)
 
 
-def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, bool]:
-    """The outcome, and whether it comes from the post-mortem part. Live signals win while they can be seen."""
+def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, SignalFrame | None]:
+    """The outcome, and the frame that the post-mortem part saw if that decided.
+
+    Live signals win while they can be seen, but for what a live target's log tells of something that broke
+    (`frame.incident`): calm metrics do not take it back.
+    """
     names = variables(rule, frame)
     live = judge_live(rule.live, frame, names) if rule.live is not None else Outcome(None)
-    if live.holds is not None or rule.post_mortem is None:
-        return live, False
+    if live.holds or rule.post_mortem is None:
+        return live, None
+    incident: SignalFrame | None = getattr(frame, "incident", None)
+    if incident is not None:
+        past = judge_post_mortem(rule.post_mortem, incident, names)
+        if past.holds and (rule.live is None or _tells_a_break(past, incident)):
+            return Outcome(True, past.readings, live.missing, past.branch), incident
+    if live.holds is not None:
+        return live, None
     past = judge_post_mortem(rule.post_mortem, frame, names)
     if past.holds is None:
         # What a log would have said is not what a watch lacks.
-        return Outcome(None, missing=live.missing or past.missing, young=live.young), False
-    return Outcome(past.holds, past.readings, live.missing, past.branch), True
+        return Outcome(None, missing=live.missing or past.missing, young=live.young), None
+    return Outcome(past.holds, past.readings, live.missing, past.branch), frame
+
+
+def _tells_a_break(past: Outcome, incident: SignalFrame) -> bool:
+    """Whether a reading points at a line on which something broke; states are what the metrics know better."""
+    broken = {event.source for event in incident.events if event.name in BREAKS and event.source}
+    return any(reading.source in broken for reading in past.readings)
 
 
 def _as_past(rule: Rule) -> Rule:
@@ -113,8 +153,12 @@ def _as_past(rule: Rule) -> Rule:
     part = rule.post_mortem
     if part is None:
         return rule
-    said = {"severity": part.severity, "cause": part.cause, "advise": part.advise or None}
-    return rule.model_copy(update={name: value for name, value in said.items() if value is not None})
+    return replace(
+        rule,
+        severity=part.severity or rule.severity,
+        cause=part.cause or rule.cause,
+        advise=part.advise or rule.advise,
+    )
 
 
 def _finding(rule: Rule, frame: SignalFrame, outcome: Outcome, states: RuleStates, lang: str) -> Finding:

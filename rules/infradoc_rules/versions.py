@@ -79,6 +79,14 @@ class Running:
         ]
         return _written(min(coming), self.system) if coming else None
 
+    def lasts(self, spelling: str) -> tuple[str | None, str | None]:
+        """(first version that has a spelling, first one without it), as texts; None where it has always or still is."""
+        row, _ = self._row(_bare(spelling))
+        if row is None:
+            return None, None
+        since, until = (None if one is None else _written(one, self.system) for one in (row.since, row.until))
+        return since, until
+
     def on(self, spelling: str) -> str | None:
         """How a spelling is switched on; None where its bare name does."""
         return self._text(spelling, "on")

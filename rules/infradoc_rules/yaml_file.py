@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from infradoc_rules.yaml_cache import CACHE
 
-_MOST_KEYS = 20_000
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_KEYS = 20_000
 
 Key = str | int
 
@@ -50,13 +48,24 @@ def load_plain(path: Path | Traversable) -> Any:
 
 
 def _parsed(path: Path | Traversable) -> Any:
+    import yaml
+
     with path.open("rb") as handle:
-        return yaml.load(handle, Loader=_Loader)
+        return yaml.load(handle, Loader=_loader())
+
+
+def _loader() -> Any:
+    """The C loader where it was built. PyYAML is loaded here, when a file is parsed: mostly none is."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_marked(path: Path) -> Marked:
     """The document with line numbers. Raises YamlError naming file and line; doubled keys are refused."""
-    loader = _Loader(path.read_bytes())
+    import yaml
+
+    loader = _loader()(path.read_bytes())
     try:
         node = loader.get_single_node()
         if node is None:
@@ -88,9 +97,9 @@ class _Marks:
             raise YamlError(f"{self.file}, line {line}: more than {_MOST_KEYS} keys with all aliases written out")
         self.lines.setdefault(path, line)
         self.open.add(id(node))
-        if isinstance(node, yaml.MappingNode):
+        if node.id == "mapping":
             self._keys(node, path)
-        elif isinstance(node, yaml.SequenceNode):
+        elif node.id == "sequence":
             for index, value in enumerate(node.value):
                 self.walk(value, (*path, index))
         self.open.discard(id(node))

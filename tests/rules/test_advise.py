@@ -6,10 +6,11 @@ import pytest
 
 from infradoc_rules.actions import ACTIONS, means, opposite
 from infradoc_rules.advise import ADVISERS, Advice, actions_for
-from infradoc_rules.advise.base import mebibytes, round_up
+from infradoc_rules.advise.base import round_up
 from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Event, Fact, Series
+from infradoc_rules.units import size_text
 
 T0 = 1_700_000_000.0
 TIMES = [T0 + second for second in range(61)]
@@ -92,6 +93,24 @@ def test_a_pool_of_unknown_size_is_advised_without_a_number():
 def test_flags_of_vllm_for_the_pool(facts, flag):
     sized = {"max_num_seqs": 16, "block_size": 16, "kv_pool_tokens": 384, **facts}
     assert _one("raise_kv_capacity", "vllm", sized, THRASH).flag == flag
+
+
+def test_lmdeploy_sizes_its_pool_by_a_share_and_counts_blocks():
+    sized = {"max_num_seqs": 16, "target.version": "0.9.2"}
+    action = _one("raise_kv_capacity", "lmdeploy", sized, THRASH)
+    assert action.flag == "--cache-max-entry-count 0.93"  # 0.8 by default; 448 of 384 tokens
+    assert (action.from_value, action.to_value) == (384, 448) and "in blocks of 64: 6 -> 7" in action.why
+    assert _one("raise_kv_capacity", "lmdeploy", {**sized, "gpu_memory_utilization": 0.95}, THRASH) is None
+
+
+def test_the_pool_of_llamacpp_is_its_context():
+    assert _one("raise_kv_capacity", "llamacpp", {"max_num_seqs": 4}, THRASH).flag.startswith("--ctx-size ")
+
+
+def test_output_that_leaves_no_room_gets_a_number():
+    told = {"tokens": 9120, "output_tokens": 8192, "limit": 16384}
+    action = _one("lower_client_max_tokens", "vllm", {}, events=[Event("request_rejected_length", 1, told)])
+    assert (action.from_value, action.to_value, action.flag) == (8192, 7264, "max_tokens=7264")
 
 
 def test_the_batch_shrinks_to_what_fits():
@@ -259,4 +278,4 @@ def test_a_larger_share_of_memory(facts, value):
 
 def test_helpers():
     assert (round_up(80.0, 16), round_up(81, 16)) == (80, 96)
-    assert (mebibytes(2**20 * 5), mebibytes(2**31)) == ("5 MiB", "2.0 GiB")
+    assert (size_text(2**20 * 5), size_text(2**31)) == ("5 MiB", "2.0 GiB")

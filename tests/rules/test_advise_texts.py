@@ -10,7 +10,7 @@ from infradoc_rules.actions import ACTIONS
 from infradoc_rules.advise import ADVISERS, Advice
 from infradoc_rules.cases import case_frame, load_cases
 from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
-from infradoc_rules.schema import load_rule
+from infradoc_rules.rule_file import load_rule
 
 
 @lru_cache(maxsize=2)

@@ -6,7 +6,7 @@ import pytest
 
 from infradoc_rules.cases import CasesError, load_cases, run_case
 from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
-from infradoc_rules.schema import load_rule
+from infradoc_rules.rule_file import load_rule
 
 RULES = {path.stem: path for path in rule_files(default_dir())}
 

@@ -348,3 +348,49 @@ def test_the_best_measured_rate_against_the_links(rate, reason):
     row = f"  4294967296    1073741824     float     sum      -1    32511  132.11  {rate}      0"
     found = facts_of([*events_of(row), *links("NV12")], **{"topo.nvlink": True, "topo.gpus": 2})
     assert found["comm.slow_path"] == reason
+
+
+@pytest.mark.parametrize(
+    ("note", "hang"),
+    [
+        ("with NCCL_P2P_DISABLE=1 the same script trains", "stalled"),
+        ("Setting NCCL_P2P_DISABLE=1 fixes it.", "stalled"),
+        ("设置 NCCL_P2P_DISABLE=1 后正常", "stalled"),
+        ("NCCL_P2P_DISABLE=1 does not help", None),
+        ("it still hangs with NCCL_P2P_DISABLE=1", None),
+        ("export NCCL_P2P_DISABLE=1", None),
+    ],
+)
+def test_a_note_that_it_works_without_peer_copies(note, hang):
+    assert facts_of(events_of(note)).get("comm.hang") == hang
+
+
+def test_a_note_beside_a_run_that_moves():
+    events = events_of("NCCL_P2P_DISABLE=1 works around it", "step 10 loss 2.91", "step 11 loss 2.90")
+    assert facts_of(events).get("comm.hang") is None
+
+
+@pytest.mark.parametrize(("taken", "reason"), [("eno1", "wrong_interface"), ("enp37s0f0", "none")])
+def test_the_slower_of_two_ports(taken, reason):
+    events = events_of(
+        f"{PREFIX}NET/Socket : Using [0]{taken}:192.168.3.14<0>",
+        f"{PREFIX}Channel 00/0 : 2[2] -> 3[0] [receive] via NET/Socket/0",
+        "$ ethtool eno1 | grep Speed",
+        "        Speed: 1000Mb/s",
+        "$ ethtool enp37s0f0 | grep Speed",
+        "        Speed: 10000Mb/s",
+    )
+    facts = facts_of(events, **{"train.nodes": 2})
+    assert facts["comm.slow_path"] == reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[Rank 5] Heartbeat monitor timed out! Process will be terminated after dumping debug info.",
+        "Rank 2 timed out in monitoredBarrier after 1800000 ms.",
+        "EI0002: The wait execution of the Notify register times out.",
+    ],
+)
+def test_time_limits_of_other_backends(line):
+    assert {event.name for event in events_of(line)} == {"nccl_timeout"}

@@ -199,9 +199,9 @@ def test_what_speaks_against_is_the_reason_where_no_condition_has_words():
         Condition(match='fact("some.new") == "verdict"'),
         Condition(match='fact("oom.phase") == "graph_capture"'),
     ]
-    part = rule.post_mortem.model_copy(update={"any": (MatchBranch(when=tuple(wordless)),)})
+    part = replace(rule.post_mortem, any=(MatchBranch(when=tuple(wordless)),))
     seen = frame({**OOM, "some.new": "other", "oom.fragmented": True}, REFUSED)
-    aside = considered([finding("oom-sampler-warmup")], [rule.model_copy(update={"post_mortem": part})], seen)
+    aside = considered([finding("oom-sampler-warmup")], [replace(rule, post_mortem=part)], seen)
     assert [one.why for one in aside] == ["enough was held but not in one piece"]
 
 

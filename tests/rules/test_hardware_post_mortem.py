@@ -44,6 +44,8 @@ OWN = {"power_watts": 71.9, "power_limit_watts": 72, "power_default_watts": 72}
         ("power", [_state(name="NVIDIA H100 80GB HBM3", power_watts=348, power_limit_watts=350)]),
         ("clocks", [_state(**SLOW), _reason("clocks_setting")]),
         ("clocks", [_state(pstate=8)]),
+        ("heat", [_reason("hw_slowdown"), _reason("hw_thermal")]),  # a part of `nvidia-smi -q` without utilization
+        ("", [_reason("power_cap")]),
         ("", [_state(**FULL), _reason("hw_slowdown")]),  # a flash at a change of state
         ("", [_state(**SLOW, **OWN), _reason("power_cap")]),  # a small board at the cap that it is made for
         ("", [_state(name="NVIDIA A10", power_watts=148, power_limit_watts=150, temperature=66)]),

@@ -187,3 +187,35 @@ def test_refusals_in_the_words_of_clients_and_gateways(text, tokens):
 def test_limits_above_the_model_that_are_no_error(line):
     (event,) = [e for e in scan([line], "llamacpp").events if e.name == "length_above_model"]
     assert event.fields["fatal"] is False and event.fields["asked_tokens"] > event.fields["model_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("placed", "size", "squeezed"),
+    [(14, 16 << 30, True), (33, 16 << 30, False), (14, 256 << 20, False)],
+)
+def test_a_context_that_pushes_layers_out(placed, size, squeezed):
+    places = ("layers_placed", {"placed": placed, "layers": 33})
+    found = _facts(places, ("kv_allocated", {"bytes": size}), _ended(212, "stop", 611), max_model_len=131072)
+    assert found["length.squeezed"] is squeezed
+    assert found["length.oversized"] == pytest.approx(131072 / 823), "one request says enough at such a distance"
+
+
+def test_a_note_of_what_was_sent_and_a_count_of_what_arrived():
+    rows = ("request_sent", {"words": 26180}), ("request_finished", {"prompt_tokens": 2051, "output_tokens": 90})
+    assert _facts(*rows)["length.unseen_cut"] is True
+    cached = ("request_finished", {"prompt_tokens": 2051, "output_tokens": 90, "phase": "prompt"})
+    assert _facts(rows[0], cached)["length.unseen_cut"] is False
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ValueError: Requested tokens (5321) exceed context window of 4096", "request_rejected_length"),
+        ("Input of 3120 tokens truncated to 512 tokens", "request_truncated"),
+        ("session_len 65536 exceeds the model's max_position_embeddings 32768", "length_above_model"),
+        ("request: 26180 prompt tokens (estimated)", "request_sent"),
+        ("usage: prompt_tokens=2051 completion_tokens=2528", "request_finished"),
+    ],
+)
+def test_lines_on_lengths(line, name):
+    assert [event.name for event in scan([line]).events] == [name]

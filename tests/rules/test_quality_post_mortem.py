@@ -223,3 +223,19 @@ def test_perplexities_of_files_whose_format_the_tool_names(forms, cause):
 def test_broken_values_in_a_console(line):
     code = 'model = AutoModelForCausalLM.from_pretrained("m", torch_dtype=torch.float16)'
     assert facts_of(code, line)["quality.cause"] == "fp16"
+
+
+def test_perplexity_of_two_formats_of_the_cache():
+    lines = [
+        "llama-perplexity -m qwen2.5-7b-q8_0.gguf -f wiki.test.raw",
+        "KV self size  =  112.00 MiB, K (f16):   56.00 MiB, V (f16):   56.00 MiB",
+        "Final estimate: PPL = 7.05 +/- 0.04",
+        "llama-perplexity -m qwen2.5-7b-q8_0.gguf -f wiki.test.raw -ctk q4_0 -ctv q4_0",
+        "KV self size  =   31.50 MiB, K (q4_0):   15.75 MiB, V (q4_0):   15.75 MiB",
+    ]
+    read = scan([*lines, "Final estimate: PPL = 1480.21 +/- 12.6"], system="llamacpp")
+    found = {fact.name: fact.value for fact in quality.summary(list(read.events), read.facts, "llamacpp")}
+    assert (found["quality.cause"], found["quality.kv_scales"]) == ("kv_scales", "worse")
+    read = scan([*lines, "Final estimate: PPL = 7.09 +/- 0.04"], system="llamacpp")
+    found = {fact.name: fact.value for fact in quality.summary(list(read.events), read.facts, "llamacpp")}
+    assert found["quality.cause"] == "none"

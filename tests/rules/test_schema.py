@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infradoc_rules.catalog import Catalog
-from infradoc_rules.schema import RuleError, load_rule
+from infradoc_rules.rule_file import RuleError, load_rule
 
 
 def _problem(path):

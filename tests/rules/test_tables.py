@@ -8,7 +8,7 @@ import pytest
 
 from infradoc_rules.catalog import load_catalog
 from infradoc_rules.knobs import knob_table
-from infradoc_rules.schema import RuleError
+from infradoc_rules.rule_file import RuleError
 from infradoc_rules.signals import absent_reads_zero, family, signal_table
 from infradoc_rules.texts import number, places, render
 from infradoc_rules.vocabulary import finding_ids

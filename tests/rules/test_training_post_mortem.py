@@ -301,3 +301,50 @@ def test_any_fields_are_survived(rows):
     events = [Event(name, order, fields, source=f"log:{order}") for order, (name, fields) in enumerate(rows, start=1)]
     for fact in training.summary(events, {}, None):
         assert not isinstance(fact.value, float) or not math.isnan(fact.value) or "loss" in fact.name
+
+
+LOOP = (
+    "model = DistributedDataParallel(model, device_ids=[rank])",
+    "    loss.backward()",
+    "    if (i + 1) % grad_accum == 0:",
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "nodes", "verdict"),
+    [
+        ((), 4, "every_micro_step"),
+        ((), 1, "unknown"),  # on one host there is little to save
+        (("    with model.no_sync():",), 4, "unknown"),
+        (("    model.require_backward_grad_sync = last",), 4, "unknown"),
+    ],
+)
+def test_a_loop_that_never_defers_the_reduction(more, nodes, verdict):
+    found = facts_of(events_of(*LOOP, *more), **{"train.nodes": nodes})
+    assert found["train.sync"] == verdict
+    assert (found["train.sync_by"] == "code") is (verdict == "every_micro_step")
+
+
+@pytest.mark.parametrize(("second", "verdict"), [(2.44, "multiplied"), (0.62, "sound"), (0.9, "unknown")])
+def test_two_versions_of_a_trainer(second, verdict):
+    first = events_of("gradient_accumulation_steps: 4", hf(0.61), source="old.log")
+    other = events_of(f"gradient_accumulation_steps: {4 if verdict != 'sound' else 8}", hf(second), source="new.log")
+    assert facts_of([*first, *other])["train.loss_scaling"] == verdict
+
+
+def test_a_run_that_goes_on_has_a_lower_loss():
+    first = events_of("gradient_accumulation_steps: 4", hf(5.2), source="old.log")
+    other = events_of("gradient_accumulation_steps: 4", hf(1.3, epoch=1.0), source="new.log")
+    assert facts_of([*first, *other])["train.loss_scaling"] == "unknown"
+
+
+@pytest.mark.parametrize(("calls", "verdict"), [(224, "every_micro_step"), (28, "unknown")])
+def test_reductions_in_a_profile(calls, verdict):
+    row = f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm...)  2.914s  61.20%  2.914s  13.009ms  {calls}"
+    found = facts_of(events_of("gradient_accumulation_steps: 8", row), **{"train.nodes": 2})
+    assert found["train.sync"] == verdict
+
+
+def test_timers_of_micro_steps_in_words():
+    lines = [f"step 4 micro {n}/8 fwd 112 ms bwd 231 ms grad_reduce 402 ms" for n in range(1, 9)]
+    assert facts_of(events_of("grad_accum: 8", *lines))["train.sync"] == "every_micro_step"

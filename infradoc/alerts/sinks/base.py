@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -15,6 +16,7 @@ from infradoc.sources.credentials import SecretError, read_secret
 
 Fate = Literal["delivered", "retry", "dead", "disable"]
 RETRIED = frozenset({408, 425, 429})
+_TOO_MANY = re.compile(r"(?i)too (?:many|fast|frequent)|frequency limit|rate.?limit|限流|频率限制|太快")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,34 +153,45 @@ def said(answer: Answer) -> str:
     return f": {text}" if text else ""
 
 
-def by_code(
-    answer: Answer,
-    now: float,
-    keys: tuple[str, ...],
-    retry: Mapping[int, float | None],
-    disable: frozenset[int],
-) -> Outcome:
-    """The meaning of an error code in a 200 body: 0 taken, `retry` later, `disable` for good.
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """What the error codes in a service's answers mean; 0 is taken, and any code not named here is final.
 
-    retry: code -> seconds to keep away from the sink, None for no more than a retry's own wait. Any other code is a
-    message that this service will not take. A body without a code is no answer of that service.
+    keys: where the code stands, the first that is there counts. retry: code -> seconds to keep away from the sink, None
+    for no more than a retry's own wait. gone: the address, the robot or its group is no more. hints: code -> what a
+    person has to mend. too_many: seconds to keep away when the words, whatever the code, speak of too many requests:
+    services change that code more often than its words.
+    """
+
+    keys: tuple[str, ...]
+    retry: Mapping[int, float | None]
+    gone: frozenset[int]
+    hints: Mapping[int, str] = field(default_factory=dict)
+    too_many: float = 60.0
+
+
+def by_code(answer: Answer, now: float, codes: Codes) -> Outcome:
+    """The meaning of a code in the body of a 200, or of a 400: Feishu tells of its limits with either.
+
+    A body without a code is no answer of that service.
     """
     body = answer.json()
-    found = next((body[key] for key in keys if key in body), None) if isinstance(body, dict) else None
+    found = next((body[key] for key in codes.keys if key in body), None) if isinstance(body, dict) else None
     code = found if isinstance(found, int) and not isinstance(found, bool) else None
-    known = code in retry or code in disable
-    if not 200 <= answer.status < 300 and not (answer.status == 400 and known):
-        return by_status(answer, now)  # Feishu tells of its limits with 400 as well as with 200
+    if not 200 <= answer.status < 300 and (answer.status != 400 or not code):
+        return by_status(answer, now)
     if code is None:
         return Outcome("retry", f"HTTP {answer.status} without the code of that service{said(answer)}", None, True)
     if code == 0:
         return Outcome("delivered", "code 0")
     text = f"code {code}{said(answer)}"
-    if code in disable:
+    if code in codes.gone:
         return Outcome("disable", f"The receiver does not know this address ({text}).")
-    if code in retry:
-        return Outcome("retry", text, retry[code], True)
-    return Outcome("dead", text)
+    if code in codes.retry:
+        return Outcome("retry", text, codes.retry[code], True)
+    if _TOO_MANY.search(answer.body.decode(errors="replace")):
+        return Outcome("retry", text, codes.too_many, True)
+    return Outcome("dead", f"{text.removesuffix('.')}. {codes.hints[code]}" if code in codes.hints else text)
 
 
 def as_json(value: Any) -> bytes:

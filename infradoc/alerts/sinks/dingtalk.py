@@ -1,4 +1,11 @@
-"""DingTalk custom robots: plain text, signed in the address with the timestamp in milliseconds."""
+"""DingTalk custom robots: plain text, signed in the address with the timestamp in milliseconds.
+
+What its codes mean is from the page on sending to groups (open.dingtalk.com/document/orgapp/
+custom-robots-send-group-messages): -1 busy, 310000 refused by a security setting (keyword, signature, timestamp or
+address: the words tell which), 400013 group dissolved, 400101 no such token, 400102 robot stopped, 400106 no such
+robot, 410100 too fast, 430101 to 430104 contents. Not in it, but answered: 130101 "send too fast, exceed 20 times per
+minute", 90030 the day's limit, 300001 and 300005 "token is not exist" (prometheus-webhook-dingtalk#91).
+"""
 
 from __future__ import annotations
 
@@ -11,14 +18,21 @@ from urllib.parse import quote_plus
 
 from infradoc.alerts.backoff import Limit
 from infradoc.alerts.render import render
-from infradoc.alerts.sinks.base import Answer, Outcome, Request, Sink, by_code
+from infradoc.alerts.sinks.base import Answer, Codes, Outcome, Request, Sink, by_code
 from infradoc.alerts.sinks.fit import fitted, paragraphs_text
 
 MOST_BYTES = 20_000
 BLOCKED = 600.0  # who sends more than 20 a minute is blocked for ten
-_RETRY: dict[int, float | None] = {90030: BLOCKED, 130101: BLOCKED, 410100: BLOCKED, -1: None}
-# The token or the robot or its group is no more, or the robot was switched off.
-_GONE = frozenset({300001, 400013, 400101, 400102})
+_CODES = Codes(
+    keys=("errcode",),
+    retry={90030: BLOCKED, 130101: BLOCKED, 410100: BLOCKED, -1: None},
+    gone=frozenset({300001, 300005, 400013, 400101, 400102, 400106}),
+    hints={
+        310000: "A security setting of the robot refused it: check secret_env or secret_file of this sink and this "
+        "machine's clock, the addresses that the robot allows, and its keywords (every message has the word infradoc)."
+    },
+    too_many=BLOCKED,
+)
 
 
 class DingTalkSink(Sink):
@@ -45,7 +59,7 @@ class DingTalkSink(Sink):
 
     def judge(self, answer: Answer, now: float) -> Outcome:
         """`errcode` in the body."""
-        return by_code(answer, now, ("errcode",), _RETRY, _GONE)
+        return by_code(answer, now, _CODES)
 
 
 def sign(secret: str, milliseconds: str) -> str:

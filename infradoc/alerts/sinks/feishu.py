@@ -1,4 +1,11 @@
-"""Feishu (Lark) custom bots: a card of plain text, signed with the timestamp in seconds."""
+"""Feishu (Lark) custom bots: a card of plain text, signed with the timestamp in seconds.
+
+What its codes mean is from the guide to custom bots (open.feishu.cn/document/client-docs/bot-v3/add-custom-bot): 19021
+signature, 19022 address not allowed, 19024 no keyword, 9499 "Bad Request", 11232 limit (100 a minute and 5 a second,
+and whenever many send at the full hour). Not in it, but reported by those who send: 9499 also with "too many request"
+or "frequency limited" (kubesphere/notification-manager#126), 19001 token invalid, 19007 bot not enabled, 2200 internal
+error (openclaw#70879), 230020 and 99991400 limits of the chat and of the gateway.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +17,21 @@ from typing import Any
 
 from infradoc.alerts.backoff import Limit
 from infradoc.alerts.render import render
-from infradoc.alerts.sinks.base import Answer, Outcome, Request, Sink, by_code
+from infradoc.alerts.sinks.base import Answer, Codes, Outcome, Request, Sink, by_code
 from infradoc.alerts.sinks.fit import fitted, paragraphs_text
 
 MOST_BYTES = 20 * 1000  # the documents say 20 KB and not which
 COLOURS = {"critical": "red", "warning": "orange", "info": "blue", "resolved": "green"}
-# Too many requests: of the tenant, of the chat, at the gateway; the last two are internal faults there.
-_RETRY: dict[int, float | None] = {11232: 60.0, 11233: 60.0, 230020: 60.0, 99991400: 60.0, 10001: None, 10002: None}
-_GONE = frozenset({19001})
+_CODES = Codes(
+    keys=("code", "StatusCode"),  # an old bot has only the second; a new one says 0 there beside a code that is not
+    retry={11232: 60.0, 230020: 60.0, 99991400: 60.0, 2200: None},
+    gone=frozenset({19001, 19007}),
+    hints={
+        19021: "Check secret_env or secret_file of this sink, and this machine's clock.",
+        19022: "Add this machine's address to those that the bot allows.",
+        19024: "Make infradoc one of the bot's keywords: every message has that word.",
+    },
+)
 
 
 class FeishuSink(Sink):
@@ -45,7 +59,7 @@ class FeishuSink(Sink):
 
     def judge(self, answer: Answer, now: float) -> Outcome:
         """`code` in the body; old bots say `StatusCode`."""
-        return by_code(answer, now, ("code", "StatusCode"), _RETRY, _GONE)
+        return by_code(answer, now, _CODES)
 
 
 def sign(secret: str, seconds: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +16,11 @@ from infradoc.alerts.words import rfc3339, word
 HOST = "https://events.pagerduty.com"
 MOST_BYTES = 512 * 1024
 MOST_SUMMARY = 1024
+_PATH = re.compile(r"(?:/v2(?:/change)?/enqueue)?/*$")  # PagerDuty's documents name the whole address
 
 
 class PagerDutySink(Sink):
-    """One event per incident. `url` may name another region, such as https://events.eu.pagerduty.com."""
+    """One event per incident. `url` may name another region (https://events.eu.pagerduty.com), with its path or not."""
 
     kind = "pagerduty"
     per = "incident"
@@ -26,7 +28,7 @@ class PagerDutySink(Sink):
 
     def request(self, message: Mapping[str, Any], now: float) -> Request:
         """The routing key travels in the body, as the API asks."""
-        base = self.address(HOST).rstrip("/")
+        base = _PATH.sub("", self.address(HOST))
         headers = {"Content-Type": "application/json"}
         if message["kind"] == "change":
             change = {"routing_key": self.key(), "payload": _change(message)}

@@ -1,16 +1,31 @@
-"""Slack's incoming webhooks: blocks of plain text, so that nothing in a model's name becomes markup or a mention."""
+"""Slack's incoming webhooks: blocks of plain text, so that nothing in a model's name becomes markup or a mention.
+
+A message that was taken is answered with the word ok, a refused one with a word and a status of 4xx or 5xx
+(docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, "Handling errors", and api.slack.com/changelog/
+2016-05-17-changes-to-errors-for-incoming-webhooks); workflows and proxies answer {"ok": ..., "error": ...} with 200.
+One message a second is let through, more is 429 with Retry-After (docs.slack.dev/apis/web-api/rate-limits).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from infradoc.alerts.backoff import Limit
+from infradoc.alerts.backoff import Limit, retry_after
 from infradoc.alerts.render import plain_lines, render
 from infradoc.alerts.sinks.base import Answer, Outcome, Request, Sink, as_json, by_status, said
 
 MOST_HEADER, MOST_SECTION, MOST_BLOCKS = 150, 3000, 50
-_GONE = ("no_service", "no_active_hooks", "invalid_token", "channel_is_archived", "channel_not_found", "no_team")
+# The address, its channel or its workspace is no more, or an administrator forbade it until that is taken back.
+_GONE = frozenset({
+    "no_service", "no_service_id", "no_active_hooks", "invalid_token", "no_team", "team_disabled", "channel_not_found",
+    "channel_is_archived", "action_prohibited", "posting_to_general_channel_denied", "account_inactive",
+    "token_revoked",
+})  # fmt: skip
+_LATER = frozenset({
+    "rollup_error", "ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable",
+    "request_timeout",
+})  # fmt: skip
 
 
 class SlackSink(Sink):
@@ -27,13 +42,30 @@ class SlackSink(Sink):
         )
 
     def judge(self, answer: Answer, now: float) -> Outcome:
-        """A message that was taken is answered with the word ok."""
-        body = answer.body.decode(errors="replace").strip()
-        if 200 <= answer.status < 300 and body != "ok":
+        """By the word first: it says more than the status, which some proxies turn into 200."""
+        taken, word = _answered(answer)
+        good = 200 <= answer.status < 300
+        if good and taken:
+            return Outcome("delivered", f"HTTP {answer.status}")
+        if word in _GONE:
+            return Outcome("disable", f"The receiver does not take messages at this address any more ({word}).")
+        if word in _LATER:
+            after = retry_after(answer.headers.get("retry-after"), now)
+            return Outcome("retry", f"HTTP {answer.status}: {word}", after, True)
+        if good and word:
+            return Outcome("dead", f"HTTP {answer.status}{said(answer)}")
+        if good:
             return Outcome("retry", f"HTTP {answer.status} without the word ok{said(answer)}", None, True)
-        if answer.status in (403, 404, 410) and body in _GONE:
-            return Outcome("disable", f"The receiver does not know this address ({body}).")
         return by_status(answer, now)
+
+
+def _answered(answer: Answer) -> tuple[bool, str]:
+    """Whether the message was taken, and the word that says why not, "" for none."""
+    body = answer.json()
+    if isinstance(body, dict):
+        return body.get("ok") is True, str(body.get("error") or "")
+    text = answer.body.decode(errors="replace").strip()
+    return text == "ok", text if text in _GONE | _LATER else ""
 
 
 def payload(message: Mapping[str, Any], lang: str) -> dict[str, Any]:

@@ -1,4 +1,10 @@
-"""WeCom (Enterprise WeChat) group robots: markdown of at most 4096 bytes, twice what its plain text may have."""
+"""WeCom (Enterprise WeChat) group robots: markdown of at most 4096 bytes, twice what its plain text may have.
+
+What its codes mean is from the list of all error codes (developer.work.weixin.qq.com/document/path/90313): -1 busy,
+45009 calls over the limit (20 a minute, path/91770; who is over a limit of minutes is kept out for 60 s, path/90454),
+45033 too many at once, 93000 address unknown or robot removed from the group, 93004 robot stopped, 93008 not in the
+group. It says that only failures of the system are to be tried again, so every other code is final.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,13 @@ from typing import Any
 from infradoc.alerts.backoff import Limit
 from infradoc.alerts.clean import cut_bytes
 from infradoc.alerts.render import Rendered, render
-from infradoc.alerts.sinks.base import Answer, Outcome, Request, Sink, as_json, by_code
+from infradoc.alerts.sinks.base import Answer, Codes, Outcome, Request, Sink, as_json, by_code
 from infradoc.alerts.sinks.fit import without_markup
 from infradoc.alerts.words import COLON
 
 MOST_BYTES = 4096
 COLOURS = {"critical": "warning", "warning": "warning", "info": "info", "resolved": "info"}
-_RETRY: dict[int, float | None] = {45009: 60.0, 45033: None, -1: None}
-_GONE = frozenset({93000})
+_CODES = Codes(keys=("errcode",), retry={45009: 60.0, 45033: None, -1: None}, gone=frozenset({93000, 93004, 93008}))
 
 
 class WeComSink(Sink):
@@ -33,7 +38,7 @@ class WeComSink(Sink):
 
     def judge(self, answer: Answer, now: float) -> Outcome:
         """`errcode` in the body."""
-        return by_code(answer, now, ("errcode",), _RETRY, _GONE)
+        return by_code(answer, now, _CODES)
 
 
 def markdown(rendered: Rendered, lang: str) -> str:

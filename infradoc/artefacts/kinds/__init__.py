@@ -15,7 +15,9 @@ How a text is split (`artefacts.split`):
      numbers hold and a traceback or a rank's lines are followed across a table that was pasted between them.
 
 Lines arrive without line ends, ANSI sequences, markdown fences and quote marks, HTML escapes, progress bars (last
-state only), shell prompts, and without what container tools put in front ("web-1  | ", "[pod/x/y] ", JSON records).
+state only), shell prompts, and without what tools put in front ("web-1  | ", "[pod/x/y] ", JSON records, line numbers).
+A line that was broken at a width is whole on the first of its parts, and the others are blank; a text that held a log
+in another form (`unfold.py`) is that log.
 Stamps of journald and of `docker logs -t` stay: they are the time of log lines, and `patterns.prefix` takes them off.
 `spans` sees the first 20,000 lines of a text; it must be linear in them and must not raise. `artefacts.spans` has
 helpers: runs of lines, JSON values, shell commands, YAML documents. Content decides, never the name of a file.
@@ -37,6 +39,7 @@ from infradoc.artefacts.kinds import (
     launch_units,
     log,
     lspci,
+    memory_series,
     metrics,
     model_config,
     nvidia_smi,
@@ -45,6 +48,7 @@ from infradoc.artefacts.kinds import (
     quality,
     response,
     score_file,
+    tally,
     tgi_args,
     topo,
     train_table,
@@ -64,10 +68,12 @@ KINDS: tuple[Kind, ...] = (
     train_table.TrainTableKind(),
     model_config.ModelConfigKind(),
     score_file.ScoreFileKind(),
+    tally.TallyKind(),
     quality.QualityKind(),
     tgi_args.TgiArgsKind(),
     bench.BenchKind(),
     host_tools.HostToolsKind(),
+    memory_series.MemorySeriesKind(),
     pyspy.PySpyKind(),
     client_notes.ClientNotesKind(),
     response.ResponseKind(),

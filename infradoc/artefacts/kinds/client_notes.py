@@ -36,7 +36,7 @@ _RATE = lazy(
 )
 _CONCURRENT = lazy(
     r"(?i)--(?:max-)?concurrency[ =](\d+)|\b(\d+) (?:concurrent|in flight|parallel (?:requests|clients)|browser tabs)"
-    r"|concurrency (?:of )?(\d+)|semaphore\w*[ (=]+(\d+)"
+    r"|concurrency (?:of )?(\d+)|(?:semaphore|max_workers|ThreadPool\w*)\w*[ (=]+(\d+)"
 )
 _COUNT = lazy(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
 _SHARED = lazy(
@@ -47,6 +47,10 @@ _SHARED = lazy(
     r"|generated-shared-prefix"
     r"|prefix_repetition|few-shot)"
 )
+_UNSHARED = lazy(
+    r"(?i)\b(?:no|not|never|without|nothing)\b.{0,20}\b(?:shar(?:e|ed|es|ing)|common|prefix(?:es)?)\b"
+    r"|\b(?:don't|doesn't) share\b"
+)
 _MIXED = lazy(
     r"(?i)short (?:chats?|prompts?|requests?).{0,60}(?:long|\d+k)|(?:long"
     r"|\d+k).{0,60}short (?:chats?|prompts?|requests?)"
@@ -55,6 +59,8 @@ _SEQUENTIAL = lazy(
     r"(?i)\b(?:one (?:request |prompt |row |call |item |by |after )+(?:at a time|one|another|the other)|one at a time"
     r"|sequential(?:ly)?|serially|single[- ]thread(?:ed)?|(?:awaits?|waits?) (?:for|until) (?:each|every|the)"
     r" (?:answer|response|reply|result|request)"
+    r"|when the (?:answer|response|reply|result) (?:to|of|for) the (?:one before|last|previous|first)\b"
+    r"|after (?:the )?(?:previous|last) (?:one|answer|response|reply|request)\b"
     r"|before (?:sending|starting|the) (?:the )?next|concurrency (?:of )?(?:1|one)\b(?!\d)"
     r"|(?:synchronous|blocking|plain) (?:loop|calls?|requests?|client)"
     r"|without (?:any )?(?:async\w*|threads|concurrency)"
@@ -121,7 +127,7 @@ def _said(line: str) -> Iterator[tuple[str, Value]]:
         ("sequential", _SEQUENTIAL),
         ("direct", _DIRECT),
     ):
-        if pattern.search(line):
+        if pattern.search(line) and not (name == "shared_prefix" and _UNSHARED.search(line)):
             yield name, True
     if re.search(r"(?i)browser", line):
         yield "browser", True

@@ -7,12 +7,27 @@ the snapshots say when they were taken.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from infradoc.artefacts.kinds.host_captions import ASKED, CAPTION, is_stamp, says_when, seconds_of
-from infradoc.artefacts.kinds.tables import Row, percent_of, rows_of, size_of
+from infradoc.artefacts.kinds.host_tables import (
+    CPU,
+    CPUS,
+    MPSTAT,
+    NPROC,
+    SERIES,
+    SYSSTAT,
+    TOP,
+    TOP_MEMORY,
+    end_of,
+    free_unit,
+    header_of,
+    rows_below,
+)
+from infradoc.artefacts.kinds.tables import Row, percent_of, size_of
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 from infradoc.sources.launch import launch_facts, system_of
@@ -20,20 +35,7 @@ from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
 _STAMP = lazy(r"(?:(\d{4}-\d\d-\d\d)[T ])?(?<![\d:])(\d\d:\d\d(?::\d\d)?)(?![\d:])")
-_TOP = lazy(r"^top - (\d\d:\d\d:\d\d) up .*load average: ([\d.]+)")
 _LOAD = lazy(r"load averages?: ([\d.]+)")
-_CPU = lazy(r"^%?Cpu(?:\(s\)|\d+) *:.*?([\d.]+)[ %]*id")
-_TOP_REST = lazy(r"^(?:Tasks|Threads):|^(?:[KMG]i?B )?(?:Mem|Swap) ?:.*(?:total|free|used)")
-_CPUS = lazy(r"^CPU\(s\): +(\d+)$")
-_LSCPU = lazy(
-    r"^(?:Architecture|CPU op-mode|Byte Order|On-line CPU|Thread\(s\) per core|Core\(s\) per|Socket\(s\)|NUMA node"
-    r"|Model name|Vendor ID|CPU max MHz|CPU min MHz)[^:]*:"
-)
-_NPROC = lazy(r"^(?:[$#] *)?nproc(?: --all)?(?:[:=] *|: )?(\d+)?$")
-_SERIES = lazy(r"(?i)^(?:rss|mem(?:ory)?|res|used)(?:_used|_rss|_usage)?[_ (]*(k|m|g)?i?b?(?:ytes)?\)?$")
-_WHEN = lazy(
-    r"(?i)^(?:t|ts|time|timestamp|date|elapsed|hour|hours|h|minute|min|t_s|t_min|uptime|day)(?:_?\(?[a-z]+\)?)?$"
-)
 _SPANS = {"h": 3600.0, "min": 60.0, "m": 60.0, "day": 86400.0, "d": 86400.0}
 _MOST = 40  # processes of one snapshot; a table by CPU or memory has the telling ones first
 
@@ -48,7 +50,7 @@ class HostToolsKind:
         found: list[Span] = []
         index = 0
         while index < len(lines):
-            end = _end(lines, index)
+            end = end_of(lines, index)
             if end == index:
                 index += 1
                 continue
@@ -65,86 +67,6 @@ class HostToolsKind:
         reader = _Reader(segment)
         reader.run()
         return reader.out
-
-
-def _end(lines: Sequence[str], start: int) -> int:
-    """The line after what begins on line `start`; `start` itself where nothing does."""
-    line = lines[start]
-    table = _header(line)
-    if table is not None:
-        rows = _rows(lines, start, *table)
-        return rows[-1].index + 1 if rows else start
-    if _TOP.match(line) or _CPU.match(line) or _TOP_REST.match(line) or _CPUS.match(line) or _LSCPU.match(line):
-        return start + 1
-    found = _NPROC.match(line.strip())
-    if found:
-        below = lines[start + 1].strip() if start + 1 < len(lines) else ""
-        return start + 1 if found[1] else start + 2 if below.isdigit() else start
-    return start
-
-
-def _header(line: str) -> tuple[str, list[str]] | None:
-    """(tool, column names) when the line is the header of a table that we know."""
-    words = line.upper().split()
-    if len(words) < 2:
-        return None
-    if "%CPU" in words and words[-1] in ("COMMAND", "CMD") and ("RES" in words or "RSS" in words or "PID" in words):
-        return "ps", words
-    if "RSS" in words and words[-1] in ("COMMAND", "CMD", "COMM", "ARGS", "NAME"):
-        return "ps", words
-    if line.startswith(("CONTAINER", "NAME")) and "MEM USAGE / LIMIT" in line:
-        return "docker", _docker_names(line)
-    if "MEMORY(BYTES)" in words and words[0] in ("NAME", "POD", "NAMESPACE"):
-        return "kubectl", words
-    if words[:4] == ["TOTAL", "USED", "FREE", "SHARED"]:
-        return "free", words
-    if words[0] == "FILESYSTEM" and "MOUNTED" in words:
-        return "df", [*words[:-2], "MOUNTED"] if words[-1] == "ON" else words
-    return ("series", words) if _is_series(words) else None
-
-
-def _docker_names(line: str) -> list[str]:
-    """Columns of docker stats as its rows split into words: usage and limit have a slash between them."""
-    names = [word.strip().upper() for word in re.split(r" {2,}|\t", line.strip())]
-    parts = {
-        "MEM USAGE / LIMIT": ["MEM", "/", "LIMIT"],
-        "NET I/O": ["NETIN", "/", "NETOUT"],
-        "BLOCK I/O": ["IN", "/", "OUT"],
-    }
-    return [part for name in names for part in parts.get(name, [name])]
-
-
-def _is_series(words: Sequence[str]) -> bool:
-    """A hand-made table: a time, then a memory size."""
-    return len(words) <= 8 and bool(_WHEN.match(words[0])) and any(_SERIES.match(word) for word in words[1:])
-
-
-def _rows(lines: Sequence[str], start: int, tool: str, names: Sequence[str]) -> list[Row]:
-    """The rows below the header on line `start`: what no longer has numbers where the tool prints them ends them."""
-    if tool == "free":
-        return _free_rows(lines, start)
-    found: list[Row] = []
-    for row in rows_of(lines, start, names):
-        if not _fits(tool, row):
-            break
-        found.append(row)
-    return found
-
-
-def _fits(tool: str, row: Row) -> bool:
-    cells = row.cells
-    if tool == "ps":
-        sizes = [size_of(cells[name]) for name in ("RES", "RSS") if name in cells]
-        shares = [percent_of(cells[name]) for name in ("%CPU", "%MEM") if name in cells]
-        return all(value is not None for value in (*sizes, *shares))
-    if tool == "docker":
-        return cells.get("/") == "/" and size_of(cells.get("MEM", "")) is not None
-    if tool == "kubectl":
-        return size_of(cells["MEMORY(BYTES)"]) is not None
-    if tool == "series":
-        unit = next(name for name in list(cells)[1:] if _SERIES.match(name))
-        return size_of(cells[unit]) is not None
-    return cells["MOUNTED"].startswith("/") or cells["MOUNTED"][:1].isalnum()
 
 
 class _Reader:
@@ -176,14 +98,14 @@ class _Reader:
 
     def _take(self, index: int) -> int:
         line = self.lines[index]
-        table = _header(line)
+        table = header_of(line)
         if table is not None:
             readers: Mapping[str, Callable[[Sequence[Row]], None]] = {
                 "ps": self._ps, "docker": self._docker, "kubectl": self._kubectl,
-                "free": self._free, "df": self._df, "series": self._series,
+                "free": self._free, "df": self._df, "series": self._series, "vmstat": self._vmstat,
             }  # fmt: skip
-            rows = _rows(self.lines, index, *table)
-            self.sample += table[0] in ("ps", "docker", "kubectl")
+            rows = rows_below(self.lines, index, *table)
+            self.sample += table[0] in ("ps", "docker", "kubectl", "free")
             readers[table[0]](rows)
             return rows[-1].index + 1 if rows else index + 1
         self._line(line, index)
@@ -197,12 +119,18 @@ class _Reader:
             self._at(found["time"])
         elif found := CAPTION.match(text):
             self._later(found)
-        elif found := _TOP.match(line):
+        elif found := TOP.match(line):
             self._at(found[1])
             self._event("host_usage", index, {"load": float(found[2])})
-        elif found := _CPU.match(line):
+        elif found := MPSTAT.match(text):
             self._event("host_usage", index, {"idle": float(found[1]) / 100})
-        elif found := _CPUS.match(line) or _NPROC.match(line.strip()):
+        elif found := SYSSTAT.match(text):
+            self._fact("host.cpus", int(found[1]), index)
+        elif found := TOP_MEMORY.match(line):
+            self._memory(found, index)
+        elif found := CPU.match(line):
+            self._event("host_usage", index, {"idle": float(found[1]) / 100})
+        elif found := CPUS.match(line) or NPROC.match(line.strip()):
             below = self.lines[index + 1].strip() if index + 1 < len(self.lines) else ""
             count = found[1] or (below if below.isdigit() else None)
             if count:
@@ -278,7 +206,7 @@ class _Reader:
     def _series(self, rows: Sequence[Row]) -> None:
         for row in rows:
             names = list(row.cells)
-            unit = next(found for name in names[1:] if (found := _SERIES.match(name)))
+            unit = next(found for name in names[1:] if (found := SERIES.match(name)))
             size = size_of(row.cells[unit.string], {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(unit[1] or "", 1))
             self.sample += 1
             self._at(row.cells[names[0]])
@@ -291,7 +219,7 @@ class _Reader:
             )
 
     def _free(self, rows: Sequence[Row]) -> None:
-        unit = _free_unit(rows)
+        unit = free_unit(rows)
         for row in rows:
             total, used = (_whole(size_of(row.cells[name], unit)) for name in ("TOTAL", "USED"))
             if total is None or used is None:
@@ -303,6 +231,33 @@ class _Reader:
                 left = _whole(size_of(row.cells.get("AVAILABLE", ""), unit))
                 self._fact("host.memory_bytes", total, row.index)
                 self._fact("host.available_bytes", total - used if left is None else left, row.index)
+                taken = used if left is None else total - left
+                self._event("process_usage", row.index, {"name": "host", "bytes": taken, "limit_bytes": total})
+            # The stamp of the next snapshot stands here where a terminal's wrapped lines were joined again.
+            rest = self.lines[row.index].split(None, 4 if "SWAP" in row.cells else 7)
+            if is_stamp(rest[-1].strip()):
+                self._at(rest[-1])
+
+    def _memory(self, found: re.Match[str], index: int) -> None:
+        """The two lines on memory in the head of top."""
+        unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[found["unit"]]
+        total, used = (round(float(found[name]) * unit) for name in ("total", "used"))
+        if found["what"] == "Mem":
+            self._fact("host.memory_bytes", total, index)
+            self._fact("host.available_bytes", total - used, index)
+            return
+        self._fact("host.swap_bytes", total, index)
+        self._fact("host.swap_used_bytes", used, index)
+        if found["left"]:
+            self._fact("host.available_bytes", round(float(found["left"]) * unit), index)
+
+    def _vmstat(self, rows: Sequence[Row]) -> None:
+        """Kilobytes a second from and to swap; the first row is a mean since the start of the host."""
+        later = rows[1:] or rows
+        if later:
+            moved = [int(row.cells["SI"]) + int(row.cells["SO"]) for row in later]
+            self._fact("host.swap_rate", round(1024 * statistics.median(moved)), later[-1].index)
+            self._fact("host.swap_used_bytes", int(later[-1].cells["SWPD"]) << 10, later[-1].index)
 
     def _df(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -311,27 +266,6 @@ class _Reader:
                 unit = 1024 if any("BLOCKS" in name for name in row.cells) else 1
                 self._fact("shm.size_bytes", _whole(size_of(sizes[0], unit)) or 0, row.index)
                 self._fact("shm.used_bytes", _whole(size_of(sizes[1], unit)) or 0, row.index)
-
-
-def _free_rows(lines: Sequence[str], start: int) -> list[Row]:
-    """The rows of `free`: "Mem:" has a number for each column, "Swap:" for the first three."""
-    names = lines[start].upper().split()
-    found: list[Row] = []
-    for index in range(start + 1, min(start + 4, len(lines))):
-        words = lines[index].split()
-        if len(words) < 4 or words[0] not in ("Mem:", "Swap:", "-/+"):
-            break
-        if words[0] != "-/+":
-            mark = {"SWAP": ""} if words[0] == "Swap:" else {}
-            found.append(Row(index, {**dict(zip(names, words[1:], strict=False)), **mark}))
-    return found
-
-
-def _free_unit(rows: Sequence[Row]) -> int:
-    """Of bare numbers: KiB by default; `free -m` and `free -g` show in the size of the host."""
-    total = next((row.cells["TOTAL"] for row in rows if "SWAP" not in row.cells), "0")
-    size = int(total) if total.isdigit() else 0
-    return 1 << 10 if size >= 2_000_000 else 1 << 20 if size >= 2_000 else 1 << 30
 
 
 def _whole(value: float | None) -> int | None:

@@ -60,7 +60,7 @@ class LaunchKind:
 
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Commands that name an engine, with what continues them and what a script sets before them."""
-        found = [_whole(lines, span) for span in command_spans(lines, _COMMAND.match)]
+        found = [_whole(lines, span) for span in command_spans(lines, _command)]
         found = [_with_scene(lines, span) for span in _apart(found) if system_of(_text(lines[span[0] : span[1]]))]
         found += [(index, index + 1) for index, line in enumerate(lines) if _row(line)]
         return sorted(found) if found else _inline(lines)
@@ -69,6 +69,11 @@ class LaunchKind:
         """A fact for each flag that names a knob."""
         text = _text(segment.lines)
         return Artefact([], launch_facts(text, segment.source), [], system_of(text), 0)
+
+
+def _command(line: str) -> bool:
+    """Whether a line is a command, and not what its parser says of it: "vllm serve: error: unrecognized arguments"."""
+    return ": error: " not in line and _COMMAND.match(line) is not None
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -20,16 +20,7 @@ class LogKind:
 
     def read(self, segment: Segment) -> Artefact:
         """Events of each line; the engine is recognised from its lines."""
-        return self.read_as(segment, detect(segment.lines))
-
-    def read_as(
-        self, segment: Segment, system: str | None, year: int | None = None, before: LogScanner | None = None
-    ) -> Artefact:
-        """Events of each line as `system` writes them.
-
-        year: of stamps that lack it. before: the scanner of the part of the same log that came earlier.
-        """
-        reader = reader_of(segment.source, system, year, before)
+        reader = reader_of(segment.source, detect(segment.lines), None)
         reader.scanner.lines = segment.first_line - 1
         reader.feed(segment.lines)
         return reader.artefact()

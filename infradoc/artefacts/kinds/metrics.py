@@ -48,6 +48,8 @@ _LOOK = {
     "llm_prompt_tokens_total": "prompted",
     "llm_requests_finished_total": "finished",
 }
+_LEAST_VALUES = 1_000  # of a histogram, before its tail says anything
+_PERIODS = ("container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total")
 _MEMORY = ("container_memory_rss", "container_memory_working_set_bytes")
 
 
@@ -83,7 +85,7 @@ class MetricsKind:
         place = segment.place(0)
         out.series = [_series(name, labels, points) for (name, labels), points in samples.items()]
         devices = dcgm.events(scrapes, place)
-        out.events += [*_memory(out.series, place), *devices]
+        out.events += [*_memory(out.series, place, len(scrapes)), *_throttled(scrapes, place), *devices]
         out.facts += facts_of(devices, segment)
         out.facts += [Fact(fact.name, fact.value, "metrics", place) for fact in _facts(samples, scrapes)]
         if out.system:
@@ -183,11 +185,31 @@ def _foreign(page: Sequence[str]) -> Iterator[tuple[str, Labels, float]]:
             yield "proc_resident_memory_bytes", (("role", "container"),), float(match["value"])
 
 
-def _memory(series: Sequence[Series], place: str) -> list[Event]:
-    """Memory over time as `process_usage` events, as other tools' snapshots give it; a single value tells no trend."""
+def _throttled(scrapes: Sequence[tuple[float, list[str]]], place: str) -> list[Event]:
+    """CFS periods of a container as cAdvisor counts them: since the first scrape, or since ever where there is one."""
+    sums: list[dict[str, float]] = []
+    for _, page in scrapes:
+        found: dict[str, float] = defaultdict(float)
+        for line in page:
+            if line.startswith("container_cpu_cfs_") and (match := _SAMPLE.match(line)):
+                found[match["name"]] += float(match["value"])
+        sums.append(found)
+    told = [found for found in sums if all(found.get(name) for name in _PERIODS)]
+    if not told:
+        return []
+    periods, throttled = (told[-1][name] - (told[0][name] if len(told) > 1 else 0.0) for name in _PERIODS)
+    fields: dict[str, Value] = {"periods": round(periods), "throttled": round(throttled)}
+    return [Event("cpu_throttled", 0, fields, source=place, text=f"{throttled:.0f} of {periods:.0f} CFS periods")]
+
+
+def _memory(series: Sequence[Series], place: str, scrapes: int) -> list[Event]:
+    """Memory over time as `process_usage` events, as other tools' snapshots give it.
+
+    A page of one scrape gives one: several files may hold a page each.
+    """
     found = []
     for one in series:
-        if one.name == "proc_resident_memory_bytes" and len(one.times) >= 3:
+        if one.name == "proc_resident_memory_bytes" and (len(one.times) >= 3 or scrapes == 1):
             name = str(one.labels.get("role", "server"))
             for when, value in list(zip(one.times, one.values, strict=True))[:_MOST_VALUES]:
                 fields: dict[str, Value] = {"name": name, "bytes": round(value), "seconds": float(when)}
@@ -219,6 +241,7 @@ def _facts(
         grouped[name].append((labels, points[0][1], points[-1][1]))
     for name, rows in grouped.items():
         if name.endswith("_bucket"):
+            yield from _quantiles(name.removesuffix("_bucket"), rows)
             continue
         join = max if name.endswith("_ratio") else sum
         yield Fact(f"metrics.{name}", float(join(last for _, _, last in rows)), "metrics")
@@ -230,6 +253,24 @@ def _facts(
         if number > 0:
             total = sum(last for _, _, last in rows)
             yield Fact(f"metrics.{name.removesuffix('_sum')}.mean", total / number, "metrics")
+
+
+def _quantiles(name: str, rows: Sequence[tuple[Labels, float, float]]) -> Iterator[Fact]:
+    """The bucket edges that half and nearly all of a histogram's values lie below (p50 from above, p99 from below)."""
+    counts: dict[float, float] = defaultdict(float)
+    for labels, _, last in rows:
+        edge = dict(labels).get("le")
+        if edge is not None:
+            counts[float(edge)] += last
+    edges = sorted(counts)
+    if len(edges) < 4 or counts[edges[-1]] < _LEAST_VALUES:
+        return
+    total = counts[edges[-1]]
+    half = next(edge for edge in edges if counts[edge] >= 0.5 * total)
+    below = [edge for edge in edges if counts[edge] < 0.99 * total]
+    if half != float("inf"):
+        yield Fact(f"metrics.{name}.p50", half, "metrics")
+        yield Fact(f"metrics.{name}.p99", below[-1] if below else 0.0, "metrics")
 
 
 def _by_label(name: str, rows: Sequence[tuple[Labels, float, float]]) -> Iterator[Fact]:

@@ -13,7 +13,13 @@ from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact, Value
 
 _SAMPLE = lazy(
-    r"(?i)^\s*(?:[-*#]\s*)?(?:prompt|sample|case|query|question|output|answer|request|q|a)\s*#?\d+\s*(?:->|=>|:|：|→)\s*(?P<text>.+)$"
+    r"(?i)^\s*(?:[-*#]\s*)?(?:prompt|sample|case|query|question|output|answer|request|q|a|提示|问题|回答|样本|输出|请求)\s*#?\d+\s*(?:\([^()]{1,40}\)\s*)?(?:->|=>|:|：|→)\s*(?P<text>.+)$"
+)
+# The output of each format of one model: "model.q4_k_m   nobody nobody nobody ...".
+_LABELLED = lazy(
+    r"(?i)^\s*[-*|]?\s*(?:[\w./-]*(?:\b|[-_.]))?"
+    r"(?P<format>awq|gptq|fp8|int[48]|nvfp4|mxfp4|i?q[1-8]_\w+|exl[23]|bnb)(?:[-.][\w./-]*)?"
+    r"\s*(?:\||:|->|\s{2,}|\t)\s*(?P<text>\S.{10,})$"
 )
 _SPECIAL = lazy(r"^(?:\s*<(?:unk|pad|\|endoftext\||0x00)>\s*){5,}$", re.IGNORECASE)
 _DECORATION = frozenset("-=_*.#~+ \n\t|")
@@ -47,7 +53,7 @@ class QualityKind:
         """Tables with a reference, tables of lm_eval, and runs of samples."""
         tables = [(start, end) for start, end, _ in score_tables(lines)]
         taken = {index for start, end in tables for index in range(start, end)}
-        samples = runs(lines, _SAMPLE.match, at_least=2)
+        samples = runs(lines, _sample, at_least=2)
         kept = [span for span in samples if not taken.intersection(range(*span)) and _any_broken(lines, span)]
         return sorted(tables + kept)
 
@@ -58,11 +64,13 @@ class QualityKind:
             out.events += [_event(row, segment) for row in rows]
         sound = 0
         for index, line in enumerate(segment.lines):
-            found = _SAMPLE.match(line)
+            found = _sample(line)
             what = invalid_output(found.group("text")) if found else None
             if what is not None and found is not None:
                 fields: dict[str, Value] = {"what": what, "sample": found.group("text")[:80]}
                 out.events.append(Event("output_invalid", 0, fields, source=segment.place(index), text=line[:400]))
+                if (form := found.groupdict().get("format")) is not None:
+                    out.facts.append(Fact("quant.method", form.lower(), "file", segment.place(index)))
             elif found:
                 sound += 1
         if sound:
@@ -70,8 +78,13 @@ class QualityKind:
         return out
 
 
+def _sample(line: str) -> re.Match[str] | None:
+    """A numbered sample, or one that names the format it was made with."""
+    return _SAMPLE.match(line) or _LABELLED.match(line)
+
+
 def _any_broken(lines: Sequence[str], span: Span) -> bool:
-    texts = [_SAMPLE.match(line) for line in lines[span[0] : span[1]]]
+    texts = [_sample(line) for line in lines[span[0] : span[1]]]
     return any(found is not None and invalid_output(found.group("text")) for found in texts)
 
 

@@ -106,6 +106,8 @@ def _refused(value: Mapping[str, Any]) -> Iterator[Event]:
         yield _event("request_rejected_length", numbers)
     elif code in _OVERLOADED or "overloaded" in (str(value.get("error_type")), str(error.get("type"))):
         yield _event("request_rejected_load", {"code": code if isinstance(code, int) else 429})
+    elif "Out of range float values" in text:  # logits that are no numbers cannot be written as JSON
+        yield _event("output_invalid", {"what": "nan"})
     elif isinstance(code, int) and code >= 500:
         yield _event("request_failed", {"error": text[:200]})
 

@@ -11,7 +11,7 @@ REFERENCE = lazy(
     r"|unquantized|expected|published|reported|before|vanilla)\b|base_|原始|基线|官方"
 )
 QUANTIZED = lazy(
-    r"(?i)awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|\bq[2-8]_|\bquant|-quant|measured|served|\bours\b|after"
+    r"(?i)awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|\bi?q[1-8]_|\bquant|-quant|measured|served|\bours\b|after"
     r"|量化|实测|bnb|4bit|8bit|4-bit|8-bit"
 )
 LOWER_IS_BETTER = lazy(r"(?i)ppl|perplexity|wer\b|loss|bits_per_byte")

@@ -12,7 +12,8 @@ from infradoc.artefacts.kinds.score import QUANTIZED, REFERENCE, Score
 from infradoc_rules.lazy_pattern import lazy
 
 _LM_EVAL = lazy(
-    r"^\|\s*(?P<task>[\w./ -]*?)\s*\|.*\|(?P<metric>[\w,@.-]+)\s*\|\s*[↑↓]?\s*\|\s*(?P<score>[\d.]+)\s*\|\s*±"
+    r"^\|\s*(?P<task>[\w./ -]*?)\s*\|.*\|\s*(?P<metric>[a-zA-Z_][\w,@.-]*)\s*\|"
+    r"(?:\s*[↑↓]?\s*\|)?\s*(?P<score>[\d.]+)\s*\|\s*±"
 )
 _LM_MODEL = lazy(r"\b(?:pretrained|model|path|checkpoint)=(?P<model>[^,)\s]+)(?P<rest>[^)]*)")
 _CAPTION = lazy(r"^\s*(?P<name>[^|{}\[\]]{2,60}?)\s*(?:results?|scores?|结果)?\s*[:：]\s*$")
@@ -20,6 +21,8 @@ _ITEM = lazy(
     r"^\s*[-*>]?\s*(?P<task>[A-Za-z][\w ./-]{1,40}?)\s*[:：=]\s*(?P<score>\d+(?:\.\d+)?)\s*%?"
     r"(?:\s*[,(（]?\s*(?:vs\.?|official|reference|baseline|bf16|fp16|base)\s*[:=]?\s*(?P<ref>\d+(?:\.\d+)?).*)?$"
 )
+# The same with the format in brackets: "reference (fp16): 78.4".
+_BRACKETED = lazy(r"^\s*[-*>]?\s*(?P<task>[A-Za-z][\w ./()-]{1,40}?)\s*[:：=]\s*(?P<score>\d+(?:\.\d+)?)\s*%?\s*$")
 _NAMED = lazy(
     r"(?i)^\s*[-*>]?\s*(?P<label>[A-Za-z][\w ./-]{1,40}?)\s*[:：]\s*(?P<metric>ppl|perplexity|acc(?:uracy)?|score)"
     r"\s*[:=]?\s*(?P<score>\d+(?:\.\d+)?)\s*%?\s*$"
@@ -28,6 +31,7 @@ _FORMAT = lazy(
     r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)"
     r"(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b"
 )
+_SIDE = lazy(r"(?i)\b(?:reference|ref|baseline|base|original|model|quanti[sz]ed|ours)\b|[()]")  # which of the two it is
 _AUTO = lazy(r"\bauto\b")
 _WHOLE = lazy(r"(?i)\b(?:bf16|fp16|fp32|bfloat16|float16|unquantized|original|baseline)\b")
 
@@ -97,7 +101,9 @@ def listed(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
 def _item(line: str) -> re.Match[str] | None:
     """A task and its score; where the metric stands behind the label, as if it stood before the colon."""
     named = _NAMED.match(line)
-    return _ITEM.match(f"{named['label']} {named['metric']}: {named['score']}" if named else line)
+    if named is not None:
+        return _ITEM.match(f"{named['label']} {named['metric']}: {named['score']}")
+    return _ITEM.match(line) or _BRACKETED.match(line)
 
 
 def labelled(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
@@ -112,10 +118,11 @@ def labelled(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
         quantized = _FORMAT.search(label)
         cache = "kv" in label.lower()
         named = quantized or _WHOLE.search(label) or (_AUTO.search(label) if cache else None)
-        if named is None or found.group("ref") is not None:
+        if named is None or found.groupdict().get("ref") is not None:
             break
         model = f"kv_cache={named.group()}" if cache else named.group()
-        task = " ".join((label[: named.start()] + " " + label[named.end() :]).split()) or "score"
+        rest = _SIDE.sub(" ", label[: named.start()] + " " + label[named.end() :])
+        task = " ".join(rest.split()) or "score"
         rows.append(Score(end, task, float(found.group("score")), None, model, quantized is not None))
         end += 1
     tasks = [{row.task for row in rows if row.quantized is quantized} for quantized in (True, False)]

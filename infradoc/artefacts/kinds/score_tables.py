@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from infradoc.artefacts.kinds.score import LOWER_IS_BETTER, QUANTIZED, REFERENCE, Score
 from infradoc.artefacts.kinds.score_lists import labelled, listed, lm_eval
+from infradoc.artefacts.kinds.score_prose import contrasted
 from infradoc_rules.lazy_pattern import lazy
 
 _TASK = lazy(r"(?i)^\s*\|?\s*(?:task|tasks|benchmark|metric|dataset|eval|bench|test|model|acc|variant|评测|任务)\b")
@@ -24,10 +25,15 @@ _ACCURACY = lazy(
     r"(?i)score|acc(?:uracy)?\b|exact|pass@|correct|\bmarks?\b|\bf1\b|bleu|rouge|gsm8k|mmlu|gpqa|aime|arc[_-]|hellaswag|human_?eval"
     r"|mbpp|winogrande|piqa|boolq|truthful|ceval|c-eval|cmmlu|livecode|swe-|math|ifeval|bbh|mt-?bench|perplexity|\bppl\b|wer\b"
 )
+_MODEL_NAME = 6  # letters that two columns must share to be one model
 _MOST = 100.0  # percent; few scores go above, and their tables say that they are scores
 _ABOVE = lazy(r"(?i)score|elo\b|\bmme\b|ocr")
 _CACHE = lazy(
     r"(?i)^(?:kv[ _-]?cache|cache[ _-]?type|kv[ _-]?(?:cache[ _-]?)?d?type|kv)\b|^kv_cache_dtype$|^quant[_ -]?policy$"
+)
+_CACHE_COLUMN = lazy(
+    r"(?i)^(?:quant[-_ ]?policy|kv[-_ ]?cache(?:[-_ ]d?type)?|kv)[ =:_-]*"
+    r"(?P<form>auto|0|bf16|fp16|f16|4|8|fp8\w*|int[48]|q[458]_\d)\b"
 )
 _RULES = frozenset("|-: +=")
 
@@ -36,7 +42,7 @@ def score_tables(lines: Sequence[str]) -> Iterator[tuple[int, int, list[Score]]]
     """(start, end, scores) of each table."""
     index = 0
     while index < len(lines):
-        for reader in (_beside, lm_eval, listed, labelled):
+        for reader in (_beside, lm_eval, listed, labelled, contrasted):
             end, rows = reader(lines, index)
             rows = [row for row in rows if _is_score(row)]
             if rows:
@@ -76,7 +82,7 @@ def _beside(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
             break
         body.append((end, cells))
         end += 1
-    columns = _by_column(titles, body)
+    columns = _by_cache_columns(titles, body) or _by_column(titles, body)
     rows = columns or _by_cache(titles, body) or _by_row(titles, body)
     return end, rows
 
@@ -105,6 +111,7 @@ def _by_column(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> 
     named = [index for index in range(1, len(titles)) if REFERENCE.search(titles[index])]
     others = [index for index in range(1, len(titles)) if index not in named]
     chosen = [index for index in others if QUANTIZED.search(titles[index])] or others[:1]
+    named = named or _same_model(titles, chosen)
     if not named or not chosen:
         return []
     rows = []
@@ -117,11 +124,25 @@ def _by_column(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> 
     return rows
 
 
+def _same_model(titles: Sequence[str], chosen: Sequence[int]) -> list[int]:
+    """The columns of the model that a quantized column's name continues: "model-hf" beside "model-w4a16"."""
+    quantized = [titles[index] for index in chosen if QUANTIZED.search(titles[index])]
+    return [
+        index
+        for index, title in enumerate(titles)
+        if index > 0
+        and not QUANTIZED.search(title)
+        and any(other[:_MODEL_NAME].lower() == title[:_MODEL_NAME].lower() for other in quantized)
+        and len(title) >= _MODEL_NAME
+    ]
+
+
 def _by_cache(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:
     """A table with a column for the format of the KV cache: rows that differ in nothing else are compared."""
     place = next((index for index, title in enumerate(titles) if _CACHE.match(title)), None)
     if place is None:
         return []
+    caches = {index for index, title in enumerate(titles) if _CACHE.match(title)}  # keys and values may have one each
     numbered = "policy" in titles[place].lower()  # LMDeploy names the formats 0, 4 and 8
     rows_alike = [(line, cells) for line, cells in body if len(cells) == len(titles)]
     told = [(line, cells) for line, cells in rows_alike if numbered or not _NUMBER.match(cells[place])]
@@ -130,12 +151,29 @@ def _by_cache(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> l
     for line, cells in told:
         if _is_whole(cells[place]):
             continue
-        base = next((base for base in bases if _others(base, place) == _others(cells, place)), [])
+        base = next((base for base in bases if _others(base, caches) == _others(cells, caches)), [])
         for column in range(len(base)):
             mine, ref = _value(cells, column), _value(base, column)
             if mine is not None and ref is not None:
-                task = " ".join([*_others(cells, place), titles[column]])
+                task = " ".join([*_others(cells, caches), titles[column]])
                 rows.append(Score(line, task, mine, ref, f"kv_cache={cells[place]}", True))
+    return rows
+
+
+def _by_cache_columns(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:
+    """A column for each format of the KV cache: "quant-policy 0", "quant-policy 4"; "kv auto", "kv fp8"."""
+    forms = {index: found["form"] for index, title in enumerate(titles) if (found := _CACHE_COLUMN.match(title))}
+    bases = [index for index, form in forms.items() if _is_whole(form)]
+    if not bases or len(forms) < 2:
+        return []
+    rows = []
+    for line, cells in body:
+        if len(cells) != len(titles) or (ref := _value(cells, bases[0])) is None:
+            continue
+        for index, form in forms.items():
+            mine = _value(cells, index)
+            if mine is not None and not _is_whole(form):
+                rows.append(Score(line, cells[0], mine, ref, f"kv_cache={form}", True))
     return rows
 
 
@@ -143,8 +181,8 @@ def _is_whole(cell: str) -> bool:
     return (REFERENCE.search(cell) is not None or cell.lower() in ("auto", "f16", "0")) and not QUANTIZED.search(cell)
 
 
-def _others(cells: Sequence[str], place: int) -> tuple[str, ...]:
-    return tuple(cell for index, cell in enumerate(cells) if index != place and not _NUMBER.match(cell))
+def _others(cells: Sequence[str], caches: set[int]) -> tuple[str, ...]:
+    return tuple(cell for index, cell in enumerate(cells) if index not in caches and not _NUMBER.match(cell))
 
 
 def _by_row(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:

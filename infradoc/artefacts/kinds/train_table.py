@@ -1,7 +1,7 @@
 """Tables of training runs.
 
 People compare runs with one in each row: its accumulation steps, and its step time or loss. Notebooks log one run with
-a step in each row: "Step | Training Loss | Validation Loss".
+a step in each row: "Step | Training Loss | Validation Loss". A sentence may compare two runs as well.
 """
 
 from __future__ import annotations
@@ -13,19 +13,35 @@ from dataclasses import dataclass
 from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 from infradoc_rules.lazy_pattern import lazy
-from infradoc_rules.model import Event, Value
+from infradoc_rules.model import Event, Fact, Value
 
 _SECONDS = lazy(
     r"(?i)^(?:(?:s|secs?|seconds|time)\s*(?:/|per)\s*(?:it|iter|iteration|step)\b.*"
-    r"|(?:step|iter(?:ation)?)[ _]?time\b.*|每步(?:耗时|时间).*|步时.*)$"
+    r"|(?:step|iter(?:ation)?)[ _]?time(?:_m?s)?\b.*|每步(?:耗时|时间).*|步时.*)$"
 )
 _MILLISECONDS = lazy(r"(?i)\bms\b|毫秒")
-_LOSS = lazy(r"(?i)^(?:(?:first|initial|train(?:ing)?)[ _])*loss$|^(?:初始|训练)?损失$")
+_LOSS = lazy(
+    r"(?i)^(?:(?:first|initial|start(?:ing)?|train(?:ing)?|step \d+|\d+[- ]step|avg|mean)[ _])*loss$"
+    r"|^(?:初始|训练)?损失$"
+)
 _RATE = lazy(r"(?i)^samples?\s*(?:/|per)\s*s(?:ec(?:ond)?)?$")
-_ACCUMULATION = lazy(r"(?i)accum\w*|\bgas?\b|梯度累[积加]")
+_ACCUMULATION = lazy(r"(?i)accum\w*|\bgas?\b|\bgrad(?:ient)?[ _-]?acc\b|梯度累[积加]")
 _COUNT = lazy(r"^\**\s*(\d{1,5})\s*\**$")
-_IN_TEXT = lazy(r"(?i)(?:accum\w*|\bgas?\b|梯度累[积加]\w*)\W{0,4}(\d{1,5})\b")
+_IN_TEXT = lazy(r"(?i)(?:accum\w*(?:[ _-]steps?)?|\bgrad[ _-]?acc|\bgas?\b|梯度累[积加]\w*)\W{0,4}(\d{1,5})\b")
+# A run in a sentence: "gradient_accumulation_steps=8: 4.15 s/step", "accum 16 -> loss 19.1".
+_SAID = lazy(
+    r"(?i)(?:accum\w*(?:[ _-]steps?)?|\bgrad[ _-]?acc|\bgas?\b)\s?(?:=|:|of)?\s?(?P<acc>\d{1,4})\b[^;。]{1,80}?"
+    r"(?:(?P<secs>\d+(?:\.\d+)?) ?(?P<unit>ms|s|secs?|seconds)(?: ?(?:/|per) ?(?:step|it\w*)\b|\b)"
+    r"|loss\w* ?(?:of|is|was|=|:|at)? ?(?P<loss>\d+\.\d+))"
+)
 _NUMBER = lazy(r"^\**\s*(\d+(?:\.\d+)?)\s*(?:ms|s|secs?)?\s*\**$")
+_WORD = lazy(r"(?i)loss|损失|time|sec|[^a-z]s/|步时|耗时")
+_OWN_COLUMN = lazy(
+    r"(?i)^(?:grad\w*[ _-]?)?acc(?:um(?:ulat\w+)?)?(?:[ _-]?(?:steps?|iters?|batches))?$|^ga[s]?$|^梯度累[积加]\w*$"
+)
+_GAP = lazy(r"\t+|\s{2,}")
+_NODES = lazy(r"(?i)\b(\d{1,3}) (?:nodes|machines|hosts)\b")
+_LONGEST = 400
 _RULE = frozenset("|-: +")
 _NOTEBOOK = lazy(r"^\W{0,4}(?P<count>Step|Epoch)\W+Training Loss\b(?P<held_out>\W+Validation Loss\b)?")
 _LOGGED = lazy(r"^\W{0,4}(?P<count>\d+)[\s|]+(?P<loss>\d+\.\d+|nan|No log)(?:[\s|]+(?P<held_out>\d+\.\d+|nan))?")
@@ -44,18 +60,50 @@ class TrainTableKind:
 
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Every such table of at least two rows."""
-        return sorted([*((start, end) for start, end, _ in _tables(lines)), *_notebooks(lines)])
+        return sorted([*((start, end) for start, end, _ in _tables(lines)), *_notebooks(lines), *_sentences(lines)])
 
     def read(self, segment: Segment) -> Artefact:
         """A `train_step` for each row, with the accumulation of its run; `eval_loss` where a notebook shows it."""
         out = Artefact()
         for start, end in _notebooks(segment.lines):
             out.events += [event for index in range(start, end) for event in _logged(segment, index, start)]
-        for _, _, rows in _tables(segment.lines):
+        for start, end in _sentences(segment.lines):
+            nodes = next((found for line in segment.lines[start:end] if (found := _NODES.search(line))), None)
+            if nodes is not None:
+                out.facts.append(Fact("train.nodes", int(nodes[1]), "file", segment.place(start)))
+        said = [row for start, end in _sentences(segment.lines) for row in _said(segment.lines, start, end)]
+        for rows in [*(rows for _, _, rows in _tables(segment.lines)), said]:
             for row in rows:
                 place, text = segment.place(row.line), segment.lines[row.line][:400]
                 out.events.append(Event("train_step", 0, row.fields, source=place, text=text))
         return out
+
+
+def _sentences(lines: Sequence[str]) -> list[Span]:
+    """Neighbouring lines that give step times or losses of runs with different accumulation."""
+    found: list[Span] = []
+    index = 0
+    while index < len(lines):
+        end = index
+        while end < len(lines) and len(lines[end]) < _LONGEST and "|" not in lines[end] and _SAID.search(lines[end]):
+            end += 1
+        if end > index and len({row.fields["accumulation"] for row in _said(lines, index, end)}) > 1:
+            found.append((index, end))
+        index = end + 1
+    return found
+
+
+def _said(lines: Sequence[str], start: int, end: int) -> list[_Row]:
+    rows: list[_Row] = []
+    for index in range(start, end):
+        for place, found in enumerate(_SAID.finditer(lines[index])):
+            fields: dict[str, Value] = {"accumulation": int(found["acc"]), "step": place}  # apart on one line
+            if found["loss"]:
+                fields["loss"] = float(found["loss"])
+            else:
+                fields["seconds"] = float(found["secs"]) * (0.001 if found["unit"] == "ms" else 1.0)
+            rows.append(_Row(index, fields))
+    return rows
 
 
 def _tables(lines: Sequence[str]) -> Iterator[tuple[int, int, list[_Row]]]:
@@ -71,6 +119,27 @@ def _tables(lines: Sequence[str]) -> Iterator[tuple[int, int, list[_Row]]]:
         if len({row.fields["accumulation"] for row in rows}) > 1:
             yield index, end, rows
         index = end
+    for start in range(len(lines) - 2):
+        head = lines[start]
+        if "|" in head or len(head) > _LONGEST or not _ACCUMULATION.search(head) or not _WORD.search(head):
+            continue
+        titles = _cells(head)
+        if not any(map(_OWN_COLUMN.match, titles)):  # accumulated tokens or seconds are no setting
+            continue
+        end = start + 1
+        while end < len(lines) and len(titles) >= 2 and _is_row(lines[end], len(titles)):
+            end += 1
+        rows = _rows(lines, start, end)
+        if len({row.fields["accumulation"] for row in rows}) > 1:
+            yield start, end, rows
+
+
+def _is_row(line: str, columns: int) -> bool:
+    """A row of a table without bars: as many cells as the heading has, all of them numbers or short words."""
+    cells = _cells(line) if len(line) < _LONGEST else []
+    if line.strip() and set(line.strip()) <= _RULE:
+        return True
+    return len(cells) == columns and any(map(_NUMBER.match, cells))
 
 
 def _has_bar(line: str) -> bool:
@@ -78,7 +147,9 @@ def _has_bar(line: str) -> bool:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    if "|" in line:
+        return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in (line.split(",") if "," in line else _GAP.split(line.strip()))]
 
 
 def _rows(lines: Sequence[str], start: int, end: int) -> list[_Row]:

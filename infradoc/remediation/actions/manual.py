@@ -25,6 +25,7 @@ MANUAL = by_name(
     ManualAction("release_gpu_clocks", "gpu_clock_lock", "the rack's power budget and cooling", OPERATOR),
     ManualAction("service_gpu", "gpu_device", "callers without another replica", OPERATOR),
     ManualAction("restart_engine", "engine_restart", "every request in flight is lost", OPERATOR),
+    ManualAction("keep_prefix_states", "prefix_cache_policy", "host and device memory: states take room", RESTART),
     ManualAction(
         "extend_shared_prefix", "client_shared_prefix_tokens", "clients: their prompt templates change", CLIENTS
     ),
@@ -72,6 +73,7 @@ MANUAL = by_name(
     ManualAction("set_dtype", "dtype", "memory or speed, as the new format costs", RESTART),
     ManualAction("set_quantization", "quantization", "memory or speed, as the other method costs", RESTART),
     ManualAction("use_supported_checkpoint", "model_checkpoint", "memory, where the weights get larger", RESTART),
+    ManualAction("use_finer_checkpoint", "model_checkpoint", "concurrency: the weights take more memory", RESTART),
     ManualAction("use_newer_gpu", "gpu_model", "the budget: another device", OPERATOR),
     ManualAction("restore_kv_cache_dtype", "kv_cache_dtype", "concurrency: the pool holds half the tokens", RESTART),
     ManualAction("calculate_kv_scales", "calculate_kv_scales", "the first requests: scales are measured then", RESTART),
@@ -87,6 +89,11 @@ MANUAL = by_name(
     ManualAction("raise_ddp_timeout", "ddp_timeout", "a real hang: it is noticed later", OPERATOR),
     ManualAction("skip_gradient_sync", "no_sync", "device memory: gradients stay whole for longer", OPERATOR),
     ManualAction("lower_accumulation", "gradient_accumulation_steps", "the batch of a step, or memory", OPERATOR),
+    ManualAction("accumulate_smaller_batches", "gradient_accumulation_steps", "the speed of the run", OPERATOR),
+    ManualAction("checkpoint_activations", "gradient_checkpointing", "the speed of the run", OPERATOR),
+    ManualAction("shorten_sequences", "max_model_len", "what stands at the end of long samples", OPERATOR),
+    ManualAction("split_states", "zero_stage", "the links between the devices", OPERATOR),
+    ManualAction("use_small_optimizer", "optimizer", "some precision of the optimizer's states", OPERATOR),
     ManualAction("train_in_bfloat", "bf16", "some precision of the mantissa", OPERATOR),
     ManualAction("upgrade_trainer", "engine_version", "whoever relies on the present version", OPERATOR),
 )

@@ -14,6 +14,7 @@ from textual.strip import Strip
 from infradoc.tui import paint
 from infradoc.tui.panels.block_holders import AGES, ALPHABET, Piece, age_digit, cells_of, holders, is_shared, letters
 from infradoc.tui.panels.context import Context
+from infradoc.tui.words import named
 
 Cell = tuple[str, str]  # letter, role of the palette
 # Nobody holds them, or the map by state says more: signs, for letters are requests and digits are ages.
@@ -53,15 +54,15 @@ def owner_view(pieces: Sequence[Piece], told: Mapping[str, Any], context: Contex
         return [cell(state, owner) for state, (owner, _) in zip(states, most, strict=True)]
 
     say = context.say
-    named = list(held)[: max(2, context.height // 2)]
+    largest = list(held)[: max(2, context.height // 2)]
     items = [
         (owner_cell(given[name]), f"{paint.one_line(name)[-_NAME:]} {held[name][0]} ({paint.age(held[name][1])})")
-        for name in named
+        for name in largest
         if name in given
     ]
     rest = sum(blocks for name, (blocks, _) in held.items() if name not in given)
     items += [(_OTHERS, f"{say['others']} {rest}")] if rest else []
-    foot = legend(items + signs(pieces), context)
+    foot = legend(items + signs(pieces, context), context)
     step = told.get("owners_step")
     if isinstance(step, int) and step > 1:
         rows = paint.wrapped(say["owners_step"].format(n=step), context.width)
@@ -74,7 +75,7 @@ def owner_cell(letter: str | None) -> Cell:
     return (letter, _OWNER_ROLES[ALPHABET.index(letter) % len(_OWNER_ROLES)]) if letter else _OTHERS
 
 
-def signs(pieces: Sequence[Piece]) -> list[tuple[Cell, str]]:
+def signs(pieces: Sequence[Piece], context: Context) -> list[tuple[Cell, str]]:
     """What the signs stand for, with how many blocks; only those that are there."""
     counts: Counter[str] = Counter()
     for piece in pieces:
@@ -82,7 +83,8 @@ def signs(pieces: Sequence[Piece]) -> list[tuple[Cell, str]]:
         if shared or piece.owner is None or piece.state == "leaked":
             counts["shared" if shared else piece.state] += piece.blocks
     known = {"shared": _SHARED, **_IDLE, "leaked": _LEAKED}
-    return [(cell, f"{state} {counts[state]}") for state, cell in known.items() if counts[state]]
+    said = {state: named(context.say, "bl", state) for state in known}
+    return [(cell, f"{said[state]} {counts[state]}") for state, cell in known.items() if counts[state]]
 
 
 def age_view(pieces: Sequence[Piece], context: Context) -> Shown:
@@ -102,7 +104,7 @@ def age_view(pieces: Sequence[Piece], context: Context) -> Shown:
         if piece.age is not None and piece.state != "leaked":
             counts[age_digit(piece.age)] += piece.blocks
     items = [(age_cell(digit), f"{bounds(digit)}: {counts[digit]}") for digit in sorted(counts)]
-    idle = [item for item in signs(pieces) if item[0] != _SHARED]
+    idle = [item for item in signs(pieces, context) if item[0] != _SHARED]
     return Shown(cells, legend(items + idle, context), context.say["cell_age"])
 
 

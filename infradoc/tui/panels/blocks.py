@@ -13,6 +13,7 @@ from infradoc.tui.panels.block_views import Cell, Shown, age_view, owner_view
 from infradoc.tui.panels.context import Context
 from infradoc.tui.panels.requests import received
 from infradoc.tui.panels.series import paint_usage
+from infradoc.tui.words import named
 
 LETTERS = {"free": "·", "live": "L", "cached": "c", "shared": "S", "reserved": "r", "leaked": "!"}
 _ROLES = {
@@ -108,7 +109,8 @@ def ledger_row(told: Mapping[str, Any], context: Context) -> Strip:
         if not counts.get(state) and state != "free":
             continue
         style = context.palette.get(_ROLES[state])
-        parts += [(f"{letter} ", style), (f"{state} {counts.get(state, 0)}  ", context.palette.get("text"))]
+        text = f"{named(context.say, 'bl', state)} {counts.get(state, 0)}  "
+        parts += [(f"{letter} ", style), (text, context.palette.get("text"))]
     return paint.strip(parts, context.width)
 
 

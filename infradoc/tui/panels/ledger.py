@@ -8,6 +8,7 @@ from textual.strip import Strip
 from infradoc.fleet.shares import Ledger, StageShare, ledger
 from infradoc.tui import paint
 from infradoc.tui.panels.context import Context
+from infradoc.tui.words import named
 
 LETTERS = {
     "receive": "R",
@@ -61,7 +62,7 @@ def row(stage: StageShare, context: Context) -> Strip:
     style = role(stage.stage, context)
     parts = [
         (f"{letter(stage.stage)} ", style),
-        (paint.fitted(stage.stage, 11), context.palette.get("text")),
+        (paint.fitted(named(context.say, "st", stage.stage), 11), context.palette.get("text")),
         (paint.fitted(paint.seconds(stage.mean), 9, right=True) + " ", context.palette.get("strong")),
         (paint.fitted(paint.percent(stage.share), 5, right=True) + " ", context.palette.get("text")),
         (paint.bar(stage.share, room), style),

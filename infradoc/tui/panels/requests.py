@@ -10,6 +10,7 @@ from textual.strip import Strip
 from infradoc.tui import paint
 from infradoc.tui.panels.context import Context
 from infradoc.tui.panels.ledger import letter
+from infradoc.tui.words import named
 
 _SHOWN = 200
 _ORDER = {"running": 0, "preempted": 1, "swapped": 1, "waiting": 2, "finished": 9}
@@ -29,7 +30,7 @@ def paint_requests(context: Context) -> list[Strip]:
         return [paint.strip([(row, context.palette.get("dim"))]) for row in paint.wrapped(text, context.width)]
     head = " ".join(paint.fitted(context.say[name], width) for name, width in _COLUMNS)
     head += f" {context.say['r_stages']} · {context.say['r_preempted']}"
-    ordered = sorted(rows, key=lambda row: (_ORDER.get(str(row.get("state")), 3), -received(row)))
+    ordered = sorted(rows, key=place)
     body = [request_strip(row, context) for row in ordered[:_SHOWN]]
     return [paint.strip([(paint.fitted(head, context.width), context.palette.get("title"))]), *body]
 
@@ -37,7 +38,8 @@ def paint_requests(context: Context) -> list[Strip]:
 def request_strip(row: Mapping[str, Any], context: Context) -> Strip:
     """One request."""
     finished = row.get("state") == "finished"
-    state = str(row.get("finish_reason") or "finished") if finished else str(row.get("state", ""))
+    known = row.get("finish_reason") if finished else None
+    state = str(known or named(context.say, "rq", row.get("state", "")))
     spent = row.get("end_to_end_seconds") if finished else context.engine.now - received(row)
     tokens = f"{row.get('prompt_tokens', '-')}/{row.get('output_tokens', '-')}"
     texts = [
@@ -52,6 +54,12 @@ def request_strip(row: Mapping[str, Any], context: Context) -> Strip:
     lost = preempted(row)
     parts = [(cells + " ", dim), (stages(row), dim), (f" · {lost}" if lost else "", context.palette.get("critical"))]
     return paint.strip(parts, max(context.width, 110))
+
+
+def place(row: Mapping[str, Any]) -> tuple[int, float]:
+    """What runs first, then what waits, each with the oldest on top; of what has ended the newest."""
+    order = _ORDER.get(str(row.get("state")), 3)
+    return order, -received(row) if row.get("state") == "finished" else received(row)
 
 
 def received(row: Mapping[str, Any]) -> float:

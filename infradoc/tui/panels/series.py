@@ -120,6 +120,12 @@ def filled(values: Floats, step: float, period: float) -> Floats:
     return np.where(usable, values[np.maximum(before, 0)], np.nan)
 
 
+def page_seen(context: Context) -> bool:
+    """Whether the server's page came at all; true also for what has none, such as a log."""
+    asked = [one.values for one in context.frame.select("target_up") if one.labels.get("source") == "metrics"]
+    return not asked or any(np.any(np.asarray(values) > 0) for values in asked)
+
+
 def drawn(
     context: Context,
     lines: list[Line],
@@ -129,5 +135,7 @@ def drawn(
 ) -> list[Strip]:
     """The lines as a plot that fills the panel."""
     note = note or context.say["no_data"]
+    if all(np.all(np.isnan(one.high)) for one in lines) and not page_seen(context):
+        note = context.say["no_page"]
     plot = Plot(context.axis, lines, shown, context.marks, note, context.frame.now, top, context.say["now"])
     return paint_plot(plot, context.width, context.height, context.palette)

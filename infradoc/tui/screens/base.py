@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Static
 
 from infradoc.errors import InfradocError
+from infradoc.fleet.chinese import in_language
 from infradoc.tui.messages import Done, Failed
+from infradoc.tui.paint import one_line
 from infradoc.tui.threads import post, spawn
 from infradoc.tui.widgets.bars import KeyBar, TopBar
 
@@ -25,7 +28,9 @@ Job = Callable[[], Any]
 class DoctorScreen(Screen[None]):
     """A screen that is filled by jobs. A job runs in a thread and touches no widget."""
 
-    KEYS: tuple[tuple[str, str], ...] = ()  # (key, word) of the bar below
+    ALLOW_IN_MAXIMIZED_VIEW = "#top, #stage, #keys"
+    KEYS: tuple[tuple[str, str, str], ...] = ()  # (key, word, action) of the bar below and of the palette
+    spec: str | None = None  # the target that is shown, if it is one
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,8 +55,9 @@ class DoctorScreen(Screen[None]):
         say = self.doctor.say
         yield TopBar()
         yield from self.body()
+        yield Static("", id="stage", markup=False)
         replays = self.doctor.clock.replays
-        yield KeyBar([(key, say[word]) for key, word in self.KEYS if word != "k_step" or replays])
+        yield KeyBar([(key, say[word]) for key, word, _ in self.KEYS if word != "k_step" or replays])
         yield Static(say["small"], id="small", markup=False)
 
     def body(self) -> ComposeResult:
@@ -61,10 +67,31 @@ class DoctorScreen(Screen[None]):
     def on_mount(self) -> None:
         """Look at the data at once, then once a period."""
         self.kick()
+        self.show_stage()
         self.set_interval(self.doctor.refresh_seconds, self.tick)
+
+    def show_stage(self) -> None:
+        """What a fix under way waits for, in sight whatever is scrolled; no line without one."""
+        bar, busy = self.query_one("#stage", Static), self.doctor.repairs.stage_line(self.doctor.say, self.spec)
+        text = busy or self.advice()
+        bar.display = bool(text)
+        bar.set_class(bool(busy), "-busy")
+        if text:
+            bar.update(Text(one_line(text), no_wrap=True, overflow="ellipsis"))
+
+    def say_top(self, left: str, right: str) -> None:
+        """What stands at both ends of the bar above; the left end also where the terminal is too small for more."""
+        self.query_one(TopBar).say(left, right)
+        self.query_one("#small", Static).update(Text(f"{self.doctor.say['small']}\n{one_line(left)}"))
+
+    def advice(self) -> str:
+        """What stands in the line above the keys while no fix is under way."""
+        return ""
 
     def tick(self) -> None:
         """The clock's beat: nothing to do on a screen that is covered, or while time stands still."""
+        if self.is_active:
+            self.show_stage()
         if self.is_active and not self.doctor.is_paused:
             self.kick()
 
@@ -90,9 +117,9 @@ class DoctorScreen(Screen[None]):
         try:
             post(self, Done(job()))
         except InfradocError as error:
-            post(self, Failed(str(error)))
-        except Exception as error:  # a fault of drawing must not end the watch; it is told in the bar above
-            post(self, Failed(f"{type(error).__name__}: {error}"))
+            post(self, Failed(in_language(str(error), self.doctor.lang)))
+        except Exception as error:  # a fault of drawing must not end the watch; it is told in a note
+            post(self, Failed(self.doctor.say["trouble"].format(text=f"{type(error).__name__}: {error}")))
 
     def on_done(self, message: Done) -> None:
         """A job is over."""
@@ -118,3 +145,4 @@ class DoctorScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """It is on top again."""
         self.kick()
+        self.show_stage()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from infradoc.tui.paint import fitted
+from infradoc.tui.paint import broken
 
 
 class Confirm(ModalScreen[bool]):
@@ -28,13 +30,24 @@ class Confirm(ModalScreen[bool]):
         """Question, change, word."""
         with VerticalScroll(classes="dialog", can_focus=False):
             yield Static(Text(self._question, style="bold"), markup=False)
-            yield Static(self._body, markup=False)
+            yield Static(self._body, id="body", markup=False)
             yield Static(Text(self._say["type_word"].format(word=self._word)), id="how", markup=False)
             yield Input(id="word")
 
     def on_mount(self) -> None:
         """Ready to type."""
         self.set_focus(self.query_one(Input))
+        self.call_after_refresh(self._break)
+
+    def on_resize(self) -> None:
+        """Rows of another width."""
+        self.call_after_refresh(self._break)
+
+    def _break(self) -> None:
+        """Chinese is broken between its characters."""
+        body = self.query_one("#body", Static)
+        if body.size.width > 0:
+            body.update(broken(self._body, body.size.width))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Only the word itself counts."""
@@ -49,25 +62,39 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(False)
 
 
-class Help(ModalScreen[None]):
-    """All keys."""
+class Reading(ModalScreen[None]):
+    """A text to read; any of the keys that end things closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "close", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter,c,l", "close", "Close"),
+        Binding("j", "scroll(1)", "Down", show=False),
+        Binding("k", "scroll(-1)", "Up", show=False),
+    ]
 
-    def __init__(self, keys: Sequence[tuple[str, str]], say: Mapping[str, str]) -> None:
+    def __init__(self, text: RenderableType) -> None:
         super().__init__()
-        self._keys, self._say = keys, say
+        self._text = text
 
     def compose(self) -> ComposeResult:
-        """Keys and what they do."""
-        text = Text(f"{self._say['help_text']}\n\n", style="bold")
-        for key, what in self._keys:
-            text.append(fitted(key, 18), style="bold")
-            text.append(f"{what}\n", style="not bold")
-        text.append(f"\n{self._say['mark_legend']}", style="dim")
+        """The text in a frame that scrolls."""
         with VerticalScroll(classes="dialog"):
-            yield Static(text, markup=False)
+            yield Static(self._text, markup=False)
+
+    def action_scroll(self, rows: int) -> None:
+        """j and k."""
+        self.query_one(VerticalScroll).scroll_relative(y=rows, animate=False)
 
     def action_close(self) -> None:
         """Back."""
         self.dismiss(None)
+
+
+class Help(Reading):
+    """All keys."""
+
+    def __init__(self, keys: Sequence[tuple[str, str]], say: Mapping[str, str]) -> None:
+        table = Table.grid(padding=(0, 2))
+        for key, what in keys:
+            table.add_row(Text(key, style="bold", no_wrap=True), Text(what))
+        legend = Text(f"\n{say['mark_legend']}", style="dim")
+        super().__init__(Group(Text(f"{say['help_text']}\n", style="bold"), table, legend))

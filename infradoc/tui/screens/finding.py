@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,50 +12,45 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Markdown, Static
 
 import infradoc_playbooks
-from infradoc.errors import InfradocError
 from infradoc.fleet.model import View, Watched
-from infradoc.fleet.repair import Planned, last_setting
-from infradoc.fleet.steps import advised_step, shown_step
+from infradoc.fleet.repair import last_setting
+from infradoc.fleet.steps import shown_step
 from infradoc.tui import paint
 from infradoc.tui.finding_text import finding_text, plan_text
-from infradoc.tui.messages import PlanReady
-from infradoc.tui.screens.base import DoctorScreen, Job
+from infradoc.tui.screens.base import Job
 from infradoc.tui.screens.dialogs import Confirm
-from infradoc.tui.threads import post, spawn
-from infradoc.tui.widgets.bars import TopBar
+from infradoc.tui.screens.planned import PlanScreen, moves_back
 
 _WIDE = 100  # from here on the runbook stands beside the finding
 
 
-class FindingScreen(DoctorScreen):
+class FindingScreen(PlanScreen):
     """Keeps the finding as it was last seen when it is there no more, and says so."""
 
     KEYS = (
-        ("Esc", "k_back"),
-        ("a", "k_apply"),
-        ("u", "k_undo"),
-        ("r", "k_plan"),
-        ("b", "k_book"),
-        ("p", "k_pause"),
-        ("e", "k_export"),
-        ("?", "k_help"),
-        ("q", "k_quit"),
+        ("Esc", "k_back", "back"),
+        ("a", "k_apply", "apply"),
+        ("u", "k_undo", "undo"),
+        ("r", "k_plan", "plan"),
+        ("v", "k_evidence", "evidence"),
+        ("b", "k_book", "book"),
+        ("p", "k_pause", "app.pause"),
+        ("e", "k_export", "app.export"),
+        ("?", "k_help", "app.help"),
+        ("q", "k_quit", "app.quit_safely"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
         Binding("a", "apply", "Apply"),
         Binding("u", "undo", "Undo"),
         Binding("r", "plan", "Plan anew"),
+        Binding("v", "evidence", "All evidence"),
         Binding("b", "book", "Runbook"),
     ]
 
     def __init__(self, view: View, finding: str) -> None:
-        super().__init__()
-        self.view, self.finding_id = view, finding
-        self.finding: Mapping[str, Any] | None = None
-        self.planned: Planned | None = None
-        self._planning = False
-        self._plan_error = ""
+        super().__init__(view, finding)
+        self._unfolded = False
         self._book: bool | None = None
 
     def body(self) -> ComposeResult:
@@ -80,7 +74,7 @@ class FindingScreen(DoctorScreen):
         super().on_mount()
         self.set_focus(self.query_one("#left"))
         self.action_plan()
-        self.show_progress()
+        self.call_after_refresh(self.show_progress, False)
 
     def on_resize(self, event: Any) -> None:
         """The runbook needs room beside the finding, unless it is asked for."""
@@ -104,60 +98,14 @@ class FindingScreen(DoctorScreen):
             self.finding = present
         text = Text()
         if present is None:
-            text.append(say["gone"] + "\n\n", style="bold green")
+            text.append(self._gone(state) + "\n\n", style="bold")
         if self.finding is not None:
-            text.append(finding_text(self.finding, state.findings, say))
-        self.query_one("#finding", Static).update(text)
+            text.append(finding_text(self.finding, state.findings, say, self._unfolded))
+        self.query_one("#finding", Static).update(self._fitted(text))
+        self._state = state
+        self._keep_plan(state)
         self._show_plan()
-        self.query_one(TopBar).say(f"{state.name}  {self.finding_id}", self.doctor.time_text(self.view))
-
-    def _show_plan(self) -> None:
-        say, lang = self.doctor.say, self.doctor.lang
-        text = Text(f"\n{say['plan']}\n", style="bold underline")
-        if self._planning:
-            text.append(say["planning"], style="not bold not underline dim")
-        elif self._plan_error:
-            text.append(paint.one_line(self._plan_error), style="not bold not underline red")
-        body = Text()
-        if self.planned is not None:
-            plan = self.planned.plan
-            body = plan_text([shown_step(step, lang) for step in plan.steps], plan.refused, say)
-        elif self.finding is not None and not self._planning:
-            body = plan_text([advised_step(part, lang) for part in self.finding["actions"]], (), say)
-        end = say["press_apply"] if self.can_apply else say["not_on_recording" if not self.view.url else "cannot_apply"]
-        made = Text.assemble(text, "\n" if len(text) > len(say["plan"]) + 2 else "", body)
-        if not self._planning:
-            made.append(end, style="bold" if self.can_apply else "dim")
-        self.query_one("#plan", Static).update(made)
-
-    # --- plan --------
-
-    @property
-    def can_apply(self) -> bool:
-        """Whether there is a step that this server takes now."""
-        return self.planned is not None and self.planned.first is not None
-
-    def action_plan(self) -> None:
-        """Ask the engine what it would take."""
-        if not self.view.url or self._planning:
-            return
-        self._planning, self._plan_error = True, ""
-        spawn(self._plan, "plan")
-
-    def _plan(self) -> None:
-        repair = self.doctor.repairs.repair(self.view.spec, self.finding_id)
-        try:
-            post(self, PlanReady(repair.plan(self.view.findings)))
-        except InfradocError as error:
-            post(self, PlanReady(None, str(error)))
-        except Exception as error:
-            post(self, PlanReady(None, f"{type(error).__name__}: {error}"))
-
-    def on_plan_ready(self, message: PlanReady) -> None:
-        """Show the plan."""
-        self._planning = False
-        self.planned, self._plan_error = message.planned, message.error
-        self._show_plan()
+        self.say_top(f"{state.name}  {self.finding_id}", self.doctor.time_text(self.view))
 
     # --- apply and undo --------
 
@@ -167,7 +115,7 @@ class FindingScreen(DoctorScreen):
         if self.doctor.repairs.running(self.view.spec):
             self.doctor.tell(say["running_fix"])
         elif step is None:
-            self.doctor.tell(say["not_on_recording" if not self.view.url else "cannot_apply"])
+            self.doctor.tell(self._why_not())
         else:
             body = plan_text([shown_step(step, self.doctor.lang)], (), say)
             question = say["confirm_apply"].format(url=self.view.url)
@@ -189,11 +137,12 @@ class FindingScreen(DoctorScreen):
         if self.doctor.repairs.running(self.view.spec):
             self.doctor.tell(say["running_fix"])
             return
-        last = last_setting(self.view.state.changes)
+        state = self.view.state
+        last = last_setting(state.changes_in_force)
         if last is None:
-            self.doctor.tell(say["nothing_to_undo"])
+            self.doctor.tell(say["restarted_since" if last_setting(state.changes) is not None else "nothing_to_undo"])
             return
-        moves = "\n".join(f"{knob}: {new} -> {old}" for knob, old, new in last.last.moves)
+        moves = Text(moves_back(last))
 
         def answer(yes: bool | None) -> None:
             if yes:
@@ -201,10 +150,10 @@ class FindingScreen(DoctorScreen):
                 self.show_progress()
 
         question = say["confirm_undo"].format(url=self.view.url)
-        self.app.push_screen(Confirm(question, Text(paint.one_line(moves)), "undo", say), answer)
+        self.app.push_screen(Confirm(question, moves, "undo", say), answer)
 
-    def show_progress(self) -> None:
-        """What the repair said, the newest in view."""
+    def show_progress(self, follow: bool = True) -> None:
+        """What the repair said; `follow`: the newest in view."""
         run = self.doctor.repairs.get(self.view.spec)
         if run is None or not self.is_mounted:
             return
@@ -212,8 +161,15 @@ class FindingScreen(DoctorScreen):
         for line in run.lines:
             style = "bold" if line and line == run.verdict else ""
             text.append(f"{paint.one_line(line)}\n", style=f"not bold not underline {style}")
-        self.query_one("#progress", Static).update(text)
-        self.query_one("#left", VerticalScroll).scroll_end(animate=False)
+        self.query_one("#progress", Static).update(self._fitted(text))
+        if follow or not run.ended:
+            self.query_one("#left", VerticalScroll).scroll_end(animate=False)
+
+    def action_evidence(self) -> None:
+        """All evidence, or the strongest."""
+        self._unfolded = not self._unfolded
+        if self._state is not None:
+            self.apply(self._state)
 
     def action_book(self) -> None:
         """Show or hide the runbook; on a narrow screen it takes the finding's place."""

@@ -14,21 +14,20 @@ from textual.widgets.data_table import RowKey
 from infradoc.tui import paint
 from infradoc.tui.screens.base import DoctorScreen, Job
 from infradoc.tui.screens.target import TargetScreen
-from infradoc.tui.table import Row, cells, columns_for, matches, ordered, status_text
-from infradoc.tui.widgets.bars import TopBar
+from infradoc.tui.table import Row, cells, columns_for, head, matches, ordered, status_text
 
 
 class FleetScreen(DoctorScreen):
     """The first screen. The cursor stays on its target while rows change places."""
 
     KEYS = (
-        ("Enter", "k_open"),
-        ("/", "k_filter"),
-        ("p", "k_pause"),
-        ("e", "k_export"),
-        ("t", "k_theme"),
-        ("?", "k_help"),
-        ("q", "k_quit"),
+        ("Enter", "k_open", "open"),
+        ("/", "k_filter", "filter"),
+        ("p", "k_pause", "app.pause"),
+        ("e", "k_export", "app.export"),
+        ("t", "k_theme", "app.theme"),
+        ("?", "k_help", "app.help"),
+        ("q", "k_quit", "app.quit_safely"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter"),
@@ -44,7 +43,7 @@ class FleetScreen(DoctorScreen):
 
     def body(self) -> ComposeResult:
         """The table, what is said of the target under the cursor, the filter."""
-        yield DataTable(id="fleet", cursor_type="row", zebra_stripes=True)
+        yield DataTable(id="fleet", cursor_type="row", zebra_stripes=True, cell_padding=0)
         yield Static("", id="detail", markup=False)
         made = Input(placeholder=self.doctor.say["filter"], id="filter", compact=True)
         made.display = False
@@ -68,7 +67,7 @@ class FleetScreen(DoctorScreen):
         say, table = self.doctor.say, self.table
         text = self.query_one("#filter", Input).value
         rows = [row for row in ordered(self.rows) if matches(row, text, say)]
-        columns = columns_for(self.size.width)
+        columns = columns_for(self.size.width - 1)  # the table's margin
         specs = [row.spec for row in rows]
         if columns != self._columns or specs != self._shown:
             self._rebuild(rows, columns)
@@ -88,7 +87,7 @@ class FleetScreen(DoctorScreen):
         table.clear(columns=columns != self._columns)
         if columns != self._columns:
             for name, width in columns:
-                table.add_column(Text(paint.fitted(say[name], width)), key=name, width=width)
+                table.add_column(head(name, width, say), key=name, width=width + 1)
         for row in rows:
             self._cells[row.spec] = cells(row, columns, say)
             table.add_row(*self._cells[row.spec], key=row.spec)
@@ -104,7 +103,7 @@ class FleetScreen(DoctorScreen):
         ]
         many = say["targets" if len(self.rows) != 1 else "target_one"]
         head = f"{say['title']}  {len(self.rows)} {many}: {', '.join(counts)}"
-        self.query_one(TopBar).say(head + (f"  /{text}" if text else ""), self.doctor.time_text())
+        self.say_top(head + (f"  /{text}" if text else ""), self.doctor.time_text())
 
     def _say_detail(self) -> None:
         row, say = self.row, self.doctor.say
@@ -114,7 +113,8 @@ class FleetScreen(DoctorScreen):
             return
         state, vitals = row.state, row.state.vitals
         what = " ".join(part for part in (state.name, state.system or "", state.version or "") if part)
-        made = Text(paint.one_line(what), style="bold")
+        made = Text()
+        made.append(paint.one_line(what), style="bold")
         made.append(f"  {status_text(row, say)}  {say['wait']} {paint.seconds(vitals.get('estimated_wait_seconds'))}")
         for finding in state.findings[:3]:
             made.append(f"\n{paint.one_line(finding['title'])}", style="yellow")
@@ -147,6 +147,11 @@ class FleetScreen(DoctorScreen):
     def on_data_table_row_highlighted(self) -> None:
         """The cursor moved."""
         self._say_detail()
+
+    def action_open(self) -> None:
+        """Open the target under the cursor."""
+        if self.table.row_count:
+            self.table.action_select_cursor()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter: open the target."""

@@ -5,37 +5,39 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from functools import partial
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, VerticalScroll
 from textual.strip import Strip
 from textual.widgets import OptionList
-from textual.widgets.option_list import Option
 
 from infradoc.errors import InfradocError
+from infradoc.fleet.chinese import in_language
 from infradoc.fleet.engine_view import EngineView
 from infradoc.fleet.frozen import Frozen, freeze
 from infradoc.fleet.model import Mark, View, Watched
 from infradoc.tui import paint
 from infradoc.tui.downsample import ColumnCache
+from infradoc.tui.finding_text import checked_text, marks_text
 from infradoc.tui.messages import EngineAnswered
 from infradoc.tui.panels import BY_KEY, PANELS
 from infradoc.tui.panels.context import BLOCK_VIEWS, NAMES, BlockView, Context, EngineTold
 from infradoc.tui.screens.base import DoctorScreen, Job
+from infradoc.tui.screens.dialogs import Reading
 from infradoc.tui.screens.finding import FindingScreen
 from infradoc.tui.table import Row, status_text
 from infradoc.tui.threads import post, spawn
-from infradoc.tui.widgets.bars import TopBar
+from infradoc.tui.widgets.findings import FindingList
 from infradoc.tui.widgets.panel import Panel
 
 _ENGINE_SECONDS = 2.0
 _VIEW_WORDS: Mapping[BlockView, str] = {"state": "by_state", "owner": "by_owner", "age": "by_age"}
-_NARROWEST, _LOWEST, _AROUND = 56, 9, 6  # cells: a panel's least width and height, bars and findings around
+_NARROWEST, _LOWEST, _AROUND = 56, 8, 6  # cells: a panel's least width and height, bars and findings around
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +56,44 @@ class TargetScreen(DoctorScreen):
     """Panels are painted in a worker for the size they have; the UI thread only shows the rows."""
 
     KEYS = (
-        ("Esc", "k_back"),
-        ("1-8", "k_panel"),
-        ("m", "k_max"),
-        ("f", "k_findings"),
-        ("p", "k_pause"),
-        ("←→", "k_step"),
-        ("e", "k_export"),
-        ("?", "k_help"),
-        ("q", "k_quit"),
+        ("Esc", "k_back", "back"),
+        ("1-8", "k_panel", ""),
+        ("m", "k_max", "maximise"),
+        ("f", "k_findings", "findings"),
+        ("p", "k_pause", "app.pause"),
+        ("←→", "k_step", ""),
+        ("l", "k_marks", "marks"),
+        ("c", "k_checked", "checked"),
+        ("e", "k_export", "app.export"),
+        ("o", "k_blocks", "block_view"),
+        ("?", "k_help", "app.help"),
+        ("q", "k_quit", "app.quit_safely"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
         Binding("m", "maximise", "Maximise"),
         Binding("f", "findings", "Findings"),
+        Binding("c", "checked", "Checked"),
+        Binding("l", "marks", "What happened"),
         Binding("o", "block_view", "Blocks by state, owner, age", show=False),
         *(Binding(panel.key, f"panel('{panel.key}')", f"Panel {panel.key}", show=False) for panel in PANELS),
     ]
 
     def __init__(self, view: View) -> None:
         super().__init__()
-        self.view = view
+        self.view, self.spec = view, view.spec
         self.painted: Painted | None = None
         self._cache = ColumnCache()
         self._told = EngineTold()
         self._block_view: BlockView = "state"
         self._asking = False
         self._client: EngineView | None = None
-        self._listed: list[tuple[str, str]] = []
+        self._room = 0
 
     def body(self) -> ComposeResult:
         """The findings, then the panels."""
         say = self.doctor.say
-        found = OptionList(id="findings", markup=False, compact=True)
-        found.border_title = say["findings"]
-        yield found
+        yield FindingList(say["findings"])
         with VerticalScroll(id="panels", can_focus=False), ItemGrid(id="grid", min_column_width=_NARROWEST):
             for panel in PANELS:
                 yield Panel(panel.key, say[panel.title])
@@ -110,7 +115,10 @@ class TargetScreen(DoctorScreen):
         shown = max(1, sum(1 for panel in self.panels if panel.display))
         columns = max(1, min(shown, self.size.width // _NARROWEST))
         rows = -(-shown // columns)
-        self.query_one("#grid").styles.grid_rows = str(max(_LOWEST, (self.size.height - _AROUND) // rows))
+        room = self.query_one("#panels").size.height or self.size.height - _AROUND
+        each, more = divmod(room, rows)
+        heights = [each + (row < more) for row in range(rows)] if each >= _LOWEST else [_LOWEST]
+        self.query_one("#grid").styles.grid_rows = " ".join(map(str, heights))
 
     # --- data --------
 
@@ -145,32 +153,22 @@ class TargetScreen(DoctorScreen):
         for panel in self.panels:
             if panel.key in painted.rows:
                 panel.show(painted.rows[panel.key])
+        if self.query_one("#panels").size.height != self._room:  # the list of findings grew or shrank
+            self._room = self.query_one("#panels").size.height
+            self.lay_out()
+            self.call_after_refresh(self.kick)
         self._name_block_view(bool(painted.blocks.get("runs")))
-        self._list_findings(painted.state)
+        self.query_one(FindingList).show(painted.state, self.doctor.say)
         state, say = painted.state, self.doctor.say
         what = " ".join(part for part in (state.name, state.system or "", state.version or "") if part)
         status = status_text(Row(state.spec, state, painted.now), say)
-        self.query_one(TopBar).say(f"{what}  {status}", self.doctor.time_text(self.view))
+        self.say_top(f"{what}  {status}", self.doctor.time_text(self.view))
 
     def _name_block_view(self, has_map: bool) -> None:
         say, panel = self.doctor.say, self.query_one("#panel-5", Panel)
         title = f"5 {say['blocks']}" + (f" {say[_VIEW_WORDS[self._block_view]]}" if has_map else "")
         if panel.border_title != title:
             panel.border_title = title
-
-    def _list_findings(self, state: Watched) -> None:
-        found = self.query_one("#findings", OptionList)
-        listed = [(str(one["id"]), finding_line(one, self.doctor.say)) for one in state.findings]
-        if listed == self._listed and found.option_count:
-            return
-        chosen = found.highlighted
-        found.clear_options()
-        options = [Option(Text(line, no_wrap=True, overflow="ellipsis"), id=name) for name, line in listed]
-        empty = paint.one_line(state.error) if state.error else self.doctor.say["no_finding"]
-        found.add_options(options or [Option(Text(empty, style="dim"), disabled=True)])
-        if options:
-            found.highlighted = min(chosen or 0, len(options) - 1)
-        self._listed = listed
 
     # --- the engine's own pages --------
 
@@ -193,7 +191,7 @@ class TargetScreen(DoctorScreen):
                 assert self._client is not None
                 told = EngineTold(self._client.blocks(), self._client.requests(), time.time())
             except InfradocError as error:
-                told = EngineTold(why=str(error))
+                told = EngineTold(why=in_language(str(error), self.doctor.lang))
         post(self, EngineAnswered(told))
 
     def on_engine_answered(self, message: EngineAnswered) -> None:
@@ -241,6 +239,19 @@ class TargetScreen(DoctorScreen):
         self._block_view = BLOCK_VIEWS[(BLOCK_VIEWS.index(self._block_view) + 1) % len(BLOCK_VIEWS)]
         self.kick()
 
+    def action_checked(self) -> None:
+        """What was checked, and what this server does not show."""
+        if self.painted is not None:
+            text = checked_text(self.painted.state, self.doctor.say)
+            self.app.push_screen(Reading(text))
+
+    def action_marks(self) -> None:
+        """What the letters on the time axis stand for, the newest first."""
+        if self.painted is not None:
+            zone = None if self.view.url else UTC  # as in the bar above: a recording is of somewhere else
+            shown, doctor = self.painted, self.doctor
+            self.app.push_screen(Reading(marks_text(shown.marks, shown.now, zone, doctor.say, doctor.lang)))
+
     def action_findings(self) -> None:
         """Go to the list of findings."""
         self.set_focus(self.query_one("#findings"))
@@ -256,11 +267,3 @@ class TargetScreen(DoctorScreen):
         """Enter on a finding opens it."""
         if event.option_id is not None:
             self.app.push_screen(FindingScreen(self.view, event.option_id))
-
-
-def finding_line(finding: Mapping[str, Any], say: Mapping[str, str]) -> str:
-    """One finding in the list."""
-    role = "" if finding["role"] == "root" else f" ({say['symptom']})"
-    severity = {"critical": "!!", "warning": "! ", "info": "  "}[str(finding["severity"])]
-    title = paint.one_line(finding["title"])
-    return f"{severity} {title}{role}  {say['confidence']} {finding['confidence']:.0%}  {finding['id']}"

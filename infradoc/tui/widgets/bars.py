@@ -28,9 +28,13 @@ class TopBar(Static):
         self.refresh_text()
 
     def refresh_text(self) -> None:
-        """Lay the two ends out; the right one goes first when there is no room."""
+        """Lay the two ends out; of the right one the last parts go first when there is no room."""
         left, right = self._parts
         width = max(1, self.size.width)
+        parts = right.split("  ")
+        while len(parts) > 1 and cell_len(left) + cell_len("  ".join(parts)) >= width:
+            del parts[-1]
+        right = "  ".join(parts)
         room = width - cell_len(left) - cell_len(right)
         text = Text(left, no_wrap=True, overflow="ellipsis")
         if room >= 1:

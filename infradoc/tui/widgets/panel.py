@@ -33,6 +33,16 @@ class Panel(ScrollView, can_focus=True):
         """What is painted, as plain text."""
         return "\n".join(strip.text for strip in self._strips)
 
+    @property
+    def allow_vertical_scroll(self) -> bool:
+        """Only where rows are out of sight: else the arrows move what the panel stands in."""
+        return self.virtual_size.height > self.size.height
+
+    @property
+    def allow_horizontal_scroll(self) -> bool:
+        """Only where rows are wider than the panel."""
+        return self.virtual_size.width > self.size.width
+
     def show(self, strips: Sequence[Strip]) -> None:
         """Take new rows."""
         before, self._strips = self._strips, strips

@@ -21,8 +21,8 @@ from infradoc.tui.paint import SERIES_ROLES, Palette, fitted, strip
 
 # Bits of a braille cell, by row from the top, then column.
 _WEIGHTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.int64)
-LETTERS = {"finding": "F", "resolved": "r", "change": "C", "fix": "X", "lost": "L", "back": "b"}
-_RANK = {"fix": 0, "finding": 1, "lost": 2, "change": 3, "back": 4, "resolved": 5}
+LETTERS = {"finding": "F", "resolved": "o", "change": "C", "fix": "X", "lost": "L", "back": "b", "restart": "R"}
+_RANK = {"fix": 0, "finding": 1, "restart": 2, "lost": 3, "change": 4, "back": 5, "resolved": 6}
 _LABEL = 8  # cells for the values at the left
 
 

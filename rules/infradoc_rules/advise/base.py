@@ -104,8 +104,3 @@ class Advice:
 def round_up(value: float, step: float) -> int:
     """The next multiple of `step` at or above `value`."""
     return math.ceil(value / step - 1e-9) * int(step)
-
-
-def mebibytes(count: float) -> str:
-    """Bytes as text, in MiB or GiB."""
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.model import Action
+from infradoc_rules.summaries.hangs import is_told_cure
 
 
 def _reason(advice: Advice) -> str:
@@ -113,15 +114,15 @@ def enable_host_rdma(advice: Advice) -> Action | None:
 
 
 def set_network_interface(advice: Advice) -> Action | None:
-    """Where NCCL took a bridge or tunnel between hosts."""
+    """Where NCCL took a bridge, a tunnel or the slower port between hosts."""
     if _reason(advice) != "wrong_interface":
         return None
     return advice.action(
         "set_network_interface",
-        flag="NCCL_SOCKET_IFNAME=<interface of the fast network>",
+        flag=advice.say("NCCL_SOCKET_IFNAME=<interface of the fast network>", "NCCL_SOCKET_IFNAME=<高速网络的接口>"),
         why=advice.say(
-            "NCCL took a bridge or tunnel interface for traffic between hosts",
-            "NCCL 在主机间选用了网桥或隧道接口",
+            "NCCL took a bridge, a tunnel or the slower port for traffic between hosts",
+            "NCCL 在主机间选用了网桥、隧道或较慢的网口",
         ),
         cost=advice.say(
             "the traffic moves to that network: its other users are the losers", "流量转到该网络：与其他用户共享"
@@ -162,7 +163,10 @@ def disable_acs(advice: Advice) -> Action | None:
     return advice.action(
         "disable_acs",
         to_value=False,
-        flag="iommu=pt (kernel command line), ACS off in the BIOS or by setpci",
+        flag=advice.say(
+            "iommu=pt (kernel command line), ACS off in the BIOS or by setpci",
+            "iommu=pt（内核命令行），在 BIOS 或用 setpci 关闭 ACS",
+        ),
         why=advice.say(
             f"{seen[0]}: PCIe access control or the IOMMU in translated mode redirects peer copies",
             f"{seen[1]}：PCIe 访问控制（ACS）或处于转换模式的 IOMMU 改变了对等拷贝的路径",
@@ -200,5 +204,6 @@ def _p2p_is_off(advice: Advice) -> bool:
         and event.fields.get("name") == "NCCL_P2P_DISABLE"
         and str(event.fields.get("value")).strip(".") == "1"
         and "lease set" not in (event.text or "")  # a message that asks for it
+        and not is_told_cure(event)
         for event in advice.frame.events
     )

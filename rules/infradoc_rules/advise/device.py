@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from infradoc_rules.advise.base import Advice
+from infradoc_rules.defaults import Host, default_of
+from infradoc_rules.units import GIB
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
-# Shares that engines take when none is given. vLLM: 0.9 up to 0.17, 0.92 in 0.22.
-_DEFAULT_SHARE = {"vllm": 0.9, "lmdeploy": 0.8, "trtllm": 0.9, "tgi": 1.0}
-_VLLM_092 = (0, 22, 0)
+_USUAL_SHARE = {"vllm": 0.9, "lmdeploy": 0.8}  # where the version is not known: most of those that people run
 LARGEST_SHARE = 0.95  # of the device; above it the CUDA context and fragmentation have no room
 
 Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A knob's number in force; `note` says, for the end of a sentence, that it is a default and not set by anybody."""
+
+    value: float | None
+    note: str = ""
+
+
+def present(advice: Advice, knob: str) -> Present:
+    """What is set, or else what this version takes by itself on this device."""
+    said = advice.number(knob)
+    value = default(advice, knob) if said is None else None
+    if value is None:
+        return Present(said)
+    release = advice.fact("target.version")
+    en = f"; {value:g} is the default{f' of version {release}' if release else ''}"
+    return Present(value, advice.say(en, f"；{value:g} 是{f'版本 {release} 的' if release else ''}默认值"))
+
+
+def default(advice: Advice, knob: str) -> float | None:
+    """The number that this version takes for a knob by itself; None where it works it out, or that is not known."""
+    size = device_bytes(advice)
+    if size is not None and advice.system == "ollama":
+        size *= advice.number("gpu.count") or 1  # its context goes by the memory of all devices
+    name = advice.fact("gpu.name")
+    split = int(advice.number("tensor_parallel_size") or 1)
+    host = Host(None if size is None else size / GIB, None if name is None else str(name), split)
+    value = default_of(advice.running, knob, host)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def version(advice: Advice) -> Version | None:
@@ -43,9 +75,15 @@ def present_share(advice: Advice) -> float | None:
         said = advice.last(event, field) if said is None else said
     if said is not None:
         return said
-    if advice.system == "vllm" and version(advice) is not None and not older_than(advice, *_VLLM_092):
-        return 0.92
-    return _DEFAULT_SHARE.get(advice.system or "")
+    return default(advice, "gpu_memory_utilization") or _USUAL_SHARE.get(advice.system or "")
+
+
+def share_note(advice: Advice) -> str:
+    """Says, for the end of a sentence, that the share is a default of this version; empty where it was set."""
+    known = present(advice, "gpu_memory_utilization")
+    if advice.running.device == "cpu":
+        return ""  # the pool is sized by a variable there
+    return known.note if known.value == present_share(advice) else ""
 
 
 def device_bytes(advice: Advice) -> float | None:

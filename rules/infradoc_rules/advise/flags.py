@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from infradoc_rules.actions import ActionSpec
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, Fact, Value
+from infradoc_rules.units import GIB
 from infradoc_rules.versions import Running
 
 if TYPE_CHECKING:  # base words its actions with this module
     from infradoc_rules.advise.base import Advice
 
-_GIB = 1 << 30
-_BLOCKS = "--num-gpu-blocks-override"
-_BLOCK = 16  # tokens; vLLM's block on GPUs where none is named
+_BLOCKS = {"--num-gpu-blocks-override": 16, "num_gpu_blocks": 64}  # tokens of a block where none is named
 _SWITCH = {"enable": True, "disable": False}
 _CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 _CPU_FACTS = (_CPU_SPACE, f"env.{_CPU_SPACE}")
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tgi": "TGI", "lmdeploy": "LMDeploy", "llamacpp": "llama.cpp"}
+_CPU_FREE = 0.8  # of what is free may go to the pool
 _CPU_ROOM = 1.1  # over the longest request, where its need is what the space has to hold
 
 
@@ -42,8 +42,8 @@ def knob_flag(advice: Advice, spec: ActionSpec, value: Value | None) -> str | No
     spelling = knob_table().spelling(advice.system, spec.knob, advice.running)
     if spelling == _CPU_SPACE or (spelling is None and _has_cpu_space(advice, spec.knob)):
         return f"{_CPU_SPACE}={_cpu_space(advice, raising=spec.change == 'increase') or '<GiB>'}"
-    if spelling == _BLOCKS and isinstance(value, int | float):
-        value = math.ceil(value / (advice.number("block_size") or _BLOCK))
+    if spelling in _BLOCKS and isinstance(value, int | float):
+        value = math.ceil(value / (advice.number("block_size") or _BLOCKS[spelling]))
     if value is None and spelling is not None and _is_flag(spelling) and knob.values.startswith("enable | disable"):
         value = _SWITCH.get(spec.change)
     return knob_table().flag(advice.system, spec.knob, value, advice.running)
@@ -104,12 +104,13 @@ def _has_cpu_space(advice: Advice, knob: str) -> bool:
 
 def _cpu_space(advice: Advice, raising: bool) -> int | None:
     """GiB for the pool: what the longest request needs, else twice or half of the present. None: neither is known."""
-    present = _cpu_given(advice) or (advice.number("kv.available_bytes") or 0.0) / _GIB
-    needed = (advice.number("kv.needed_bytes") or 0.0) / _GIB
+    present = _cpu_given(advice) or (advice.number("kv.available_bytes") or 0.0) / GIB
+    needed = (advice.number("kv.needed_bytes") or 0.0) / GIB
     if raising and needed:
         return max(math.ceil(needed * _CPU_ROOM), math.floor(present) + 1)
     if present <= 0:
-        return None
+        free = advice.number("oom.free_bytes")
+        return max(math.floor(free * _CPU_FREE / GIB), 1) if free and not raising else None
     return math.ceil(present * 2) if raising else max(math.floor(present / 2), 1)
 
 

@@ -158,15 +158,38 @@ def _service(advice: Advice, why: str) -> Action:
     )
 
 
+def widen_slot(advice: Advice) -> Action | None:
+    """All lanes for a card that has a few of them. None where its slot is not what slows the job down."""
+    now, most = advice.number("pcie.width"), advice.number("pcie.width_max")
+    if advice.fact("comm.narrow_slot") is not True or not now or not most:
+        return None
+    return advice.action(
+        "service_gpu",
+        from_value=f"x{now:.0f}",
+        to_value=f"x{most:.0f}",
+        why=advice.say(
+            f"the card runs at x{now:.0f} of x{most:.0f}: seat it and its riser again, use a slot wired for all lanes, "
+            "and look at the BIOS for a slot that is split",
+            f"该卡运行在 x{now:.0f}（最多 x{most:.0f}）：重新插紧卡和转接卡，换到全通道插槽，并查看 BIOS 是否拆分插槽",
+        ),
+        cost=advice.say(
+            "the host is down meanwhile: its callers are the losers; another card may lose lanes to it",
+            "期间主机停机：受损的是其调用方；其他卡可能因此减少通道",
+        ),
+    )
+
+
 def _named(advice: Advice) -> list[str]:
     """The newest hardware event in words, if there is one."""
     for event in reversed(advice.frame.events):
-        gpu = event.fields.get("gpu", event.fields.get("pci", "?"))
+        gpu = event.fields.get("gpu", event.fields.get("pci"))
+        place = "" if gpu is None else str(gpu).rstrip(":.")
+        en, zh = (f"GPU {place}", f"GPU {place}") if place else ("a GPU", "GPU")
         if event.name == "gpu_lost":
-            return [advice.say(f"GPU {gpu} is lost", f"GPU {gpu} 已丢失")]
+            return [advice.say(f"{en} is lost", f"{zh} 已丢失")]
         if event.name == "xid" and str(event.fields.get("detail", "")).startswith("device"):
             code, name = event.fields.get("code"), event.fields.get("name", "")
-            return [advice.say(f"Xid {code} on GPU {gpu} ({name})", f"GPU {gpu} 报告 Xid {code}")]
+            return [advice.say(f"Xid {code} on {en} ({name})", f"{zh} 报告 Xid {code}")]
     return []
 
 

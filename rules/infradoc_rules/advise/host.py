@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.base import Advice
 from infradoc_rules.advise.device import is_v1
 from infradoc_rules.model import Action
+from infradoc_rules.units import GIB, size_text
 
-_GIB = 1 << 30
 _DEFAULT_SWAP = 4  # GiB for each device: vLLM's V0 engine, when no --swap-space is given
 _SWAP_SHARE = 0.3  # of the host's memory; V0 warns from 0.4 on and refuses from 0.7 on
 _HEADROOM = 1.5  # times what was there when it was not enough
-_SHM_RANKS = 8 * _GIB  # several ranks: rings, NCCL buffers and image tensors
-_SHM_ALONE = 2 * _GIB  # one rank: loader and processor workers
-_SGLANG_RESERVE = 10.0 * _GIB  # host memory that its cache leaves free; old versions count it in what they call free
+_SHM_RANKS = 8 * GIB  # several ranks: rings, NCCL buffers and image tensors
+_SHM_ALONE = 2 * GIB  # one rank: loader and processor workers
+_SGLANG_RESERVE = 10.0 * GIB  # host memory that its cache leaves free; old versions count it in what they call free
 
 
 def lower_swap_space(advice: Advice) -> Action | None:
@@ -23,10 +23,10 @@ def lower_swap_space(advice: Advice) -> Action | None:
     if not refused and not (advice.system == "vllm" and _swaps(advice)):
         return None
     present = advice.number("swap_space")
-    present = _DEFAULT_SWAP if present is None else present / _GIB if present >= _GIB else present
+    present = _DEFAULT_SWAP if present is None else present / GIB if present >= GIB else present
     size = advice.number("host.size_bytes")
     devices = advice.number("tensor_parallel_size") or 1
-    target = math.floor(_SWAP_SHARE * size / _GIB / devices) if size else present / 2
+    target = math.floor(_SWAP_SHARE * size / GIB / devices) if size else present / 2
     target = min(target, present - 1) if refused else 0
     if present <= 0 or target >= present:
         return None
@@ -37,8 +37,9 @@ def lower_swap_space(advice: Advice) -> Action | None:
         to_value=f"{target} GiB",
         flag=f"--swap-space {target}",
         why=advice.say(
-            f"{present:g} GiB of host memory are pinned for each device" + (f" of {mebibytes(size)}" if size else ""),
-            f"每个设备固定 {present:g} GiB 主机内存" + (f"（共 {mebibytes(size)}）" if size else ""),
+            f"{present:g} GiB of host memory are pinned for each device"
+            + (f"; there are {size_text(size)}" if size else ""),
+            f"每个设备固定 {present:g} GiB 主机内存" + (f"（主机共 {size_text(size)}）" if size else ""),
         ),
         cost=advice.say(
             "preempted requests are the losers: without swap space they are computed again",
@@ -66,11 +67,11 @@ def lower_kv_host_cache(advice: Advice) -> Action | None:
     want = advice.number("host.want_bytes")
     room = 0.8 * free if free else 0.0
     if advice.system == "sglang" and free and want and want < free:
-        room = free / _GIB * 1e9 - _SGLANG_RESERVE  # its lines count in powers of ten
-    target = f"{max(math.floor(room / _GIB), 1)} GiB" if refused and free else _half(present, unit)
+        room = free / GIB * 1e9 - _SGLANG_RESERVE  # its lines count in powers of ten
+    target = f"{max(math.floor(room / GIB), 1)} GiB" if refused and free else _half(present, unit)
     return advice.action(
         "lower_kv_host_cache",
-        from_value=f"{present / _GIB:.0f} GiB" if present and present >= _GIB else present,
+        from_value=f"{present / GIB:.0f} GiB" if present and present >= GIB else present,
         to_value=target,
         why=_why_host_cache(advice, ranks, unit),
         cost=advice.say(
@@ -91,7 +92,7 @@ def _why_host_cache(advice: Advice, ranks: float, unit: str) -> str:
 
 
 def _half(present: float | None, unit: str) -> str | None:
-    return None if not present else f"{present / 2 / _GIB if present >= _GIB else present / 2:g} {unit}"
+    return None if not present else f"{present / 2 / GIB if present >= GIB else present / 2:g} {unit}"
 
 
 def lower_weights_offload(advice: Advice) -> Action | None:
@@ -116,11 +117,11 @@ def raise_host_memory(advice: Advice) -> Action:
     size = advice.number("host.size_bytes")
     want, free = advice.number("host.want_bytes"), advice.number("host.free_bytes")
     missing = max((want or 0.0) - (free or 0.0), 0.0)
-    target = math.ceil(max(_HEADROOM * size, size + missing) / _GIB) if size else None
+    target = math.ceil(max(_HEADROOM * size, size + missing) / GIB) if size else None
     limit = advice.fact("host.oom_by") in ("cgroup", "container") or advice.number("cgroup.memory_limit_bytes")
     return advice.action(
         "raise_host_ram",
-        from_value=mebibytes(size) if size else None,
+        from_value=size_text(size) if size else None,
         to_value=f"{target} GiB" if target else None,
         flag=(
             advice.say(
@@ -138,9 +139,9 @@ def raise_host_memory(advice: Advice) -> Action:
 def _why(advice: Advice, size: float | None) -> str:
     share = advice.number("host.used_share")
     if share is not None and size:
-        return advice.say(f"{share:.0%} of {mebibytes(size)} were in use", f"{mebibytes(size)} 中已用 {share:.0%}")
+        return advice.say(f"{share:.0%} of {size_text(size)} were in use", f"{size_text(size)} 中已用 {share:.0%}")
     if size:
-        return advice.say(f"{mebibytes(size)} are not enough", f"{mebibytes(size)} 不够用")
+        return advice.say(f"{size_text(size)} are not enough", f"{size_text(size)} 不够用")
     return advice.say(
         "loading takes the size of the weights for each rank, beside pinned buffers",
         "加载时每个 rank 需要权重大小的内存，此外还有固定内存缓冲",
@@ -166,21 +167,21 @@ def raise_shm_size(advice: Advice) -> Action:
     want = advice.number("shm.want_bytes") or 0
     size = advice.number("shm.total_bytes") or advice.number("shm.available_bytes")
     target = _SHM_RANKS if ranks > 1 or want else _SHM_ALONE
-    at_once = want * ranks if want < _GIB else want  # a ring is asked for by each rank, an object store once
+    at_once = want * ranks if want < GIB else want  # a ring is asked for by each rank, an object store once
     while target < 2 * max(at_once, size or 0):
         target *= 2
-    gib = target // _GIB
+    gib = target // GIB
     return advice.action(
         "raise_shm_size",
-        from_value=mebibytes(size) if size else None,
+        from_value=size_text(size) if size else None,
         to_value=f"{gib} GiB",
         flag=advice.say(
             f"--shm-size={gib}g (docker), emptyDir with medium: Memory, sizeLimit: {gib}Gi at /dev/shm (Kubernetes)",
             f"--shm-size={gib}g（docker）；在 /dev/shm 挂载 emptyDir（medium: Memory、sizeLimit: {gib}Gi，Kubernetes）",
         ),
         why=advice.say(
-            f"/dev/shm has {mebibytes(size)}" if size else "a container gets 64 MiB of /dev/shm when nothing is said",
-            f"/dev/shm 只有 {mebibytes(size)}" if size else "未指定时容器的 /dev/shm 只有 64 MiB",
+            f"/dev/shm has {size_text(size)}" if size else "a container gets 64 MiB of /dev/shm when nothing is said",
+            f"/dev/shm 只有 {size_text(size)}" if size else "未指定时容器的 /dev/shm 只有 64 MiB",
         ),
         cost=advice.say(
             "host memory is the loser: what lies in /dev/shm counts against the container's limit",

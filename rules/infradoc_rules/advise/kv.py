@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
-from infradoc_rules.advise.base import Advice, mebibytes, round_up
+from infradoc_rules.advise.base import Advice, round_up
+from infradoc_rules.advise.device import present as present_of
+from infradoc_rules.advise.device import present_share
 from infradoc_rules.advise.lengths import block_size, concurrency, pool_tokens, request_tokens
 from infradoc_rules.model import Action
+from infradoc_rules.units import GIB, size_text
 
 _MEMORY_SHARE = 0.8  # of what is free: the host and the activation peak need the rest
 _LARGEST_SHARE = 0.95  # of device memory; above it the CUDA context and fragmentation have no room
+_FULL = 0.9  # of the pool by a log's statistics
 _SMALLEST_GROWTH = 1.1  # less is not worth a change
 
 
@@ -23,17 +27,20 @@ def raise_kv_capacity(advice: Advice) -> Action | None:
     target = wanted if room is None else min(wanted, pool + room)
     size = block_size(advice)
     target = round_up(target, size) if room is None or wanted <= pool + room else target // size * size
+    if advice.system == "lmdeploy":
+        target = min(target, _largest_pool(advice, pool))
     if target < pool * _SMALLEST_GROWTH:
         return None
     return advice.action(
         "raise_kv_capacity",
         from_value=pool,
         to_value=target,
-        flag=_pool_flag(advice, target),
+        flag=_pool_flag(advice, pool, target),
         why=advice.say(
             f"{target:,} tokens hold the requests in flight at their P99 length; the pool has {pool:,}",
             f"{target:,} 个 token 能按 P99 长度容纳所有在途请求；当前池只有 {pool:,}",
-        ),
+        )
+        + _in_blocks(advice, pool, target),
         cost=_memory_cost(advice, target - pool),
     )
 
@@ -68,7 +75,7 @@ def _bytes_per_token(advice: Advice) -> float | None:
 
 def _memory_cost(advice: Advice, tokens: int) -> str:
     per_token = _bytes_per_token(advice)
-    size = mebibytes(tokens * per_token) if per_token else None
+    size = size_text(tokens * per_token) if per_token else None
     loser = advice.say(
         "the loser is whatever else would use that memory (longer prompts' activations, other processes)",
         "代价由其他要用这部分内存的地方承担（长提示的激活、其他进程）",
@@ -81,8 +88,31 @@ def _memory_cost(advice: Advice, tokens: int) -> str:
     return advice.say(f"{size} more memory", f"多占 {size} 内存") + f"; {loser}"
 
 
-def _pool_flag(advice: Advice, tokens: int) -> str | None:
-    """vLLM sizes the pool in blocks (override), in bytes, or on CPU by an environment variable in GiB."""
+def _largest_pool(advice: Advice, pool: int) -> int:
+    """LMDeploy: tokens at the largest share of what is free beside the weights."""
+    size = block_size(advice)
+    return int(pool * _LARGEST_SHARE / (present_share(advice) or _LARGEST_SHARE)) // size * size
+
+
+def _in_blocks(advice: Advice, pool: int, target: int) -> str:
+    """What LMDeploy counts: blocks."""
+    if advice.system != "lmdeploy":
+        return ""
+    size = block_size(advice)
+    return advice.say(
+        f"; in blocks of {size}: {pool // size:,} -> {target // size:,}",
+        f"；按每块 {size} 个 token 计：{pool // size:,} -> {target // size:,}",
+    )
+
+
+def _pool_flag(advice: Advice, pool: int, tokens: int) -> str | None:
+    """vLLM sizes the pool in blocks (override), in bytes, or on CPU by an environment variable in GiB; LMDeploy by the
+    share of what is free, to which the pool is in proportion; llama.cpp's pool is the context of all slots."""
+    share = present_share(advice)
+    if advice.system == "lmdeploy" and share is not None and share <= 1:
+        return f"--cache-max-entry-count {min(share * tokens / pool, _LARGEST_SHARE):.2f}"
+    if advice.system == "llamacpp":
+        return f"--ctx-size {tokens}"
     if advice.system != "vllm":
         return None
     space = advice.fact("VLLM_CPU_KVCACHE_SPACE") or advice.fact("env.VLLM_CPU_KVCACHE_SPACE")
@@ -91,12 +121,14 @@ def _pool_flag(advice: Advice, tokens: int) -> str | None:
     if not overridden and per_token:
         needed = tokens * per_token
         return (
-            f"VLLM_CPU_KVCACHE_SPACE={math.ceil(needed / 2**30)}" if space else f"--kv-cache-memory-bytes {int(needed)}"
+            f"VLLM_CPU_KVCACHE_SPACE={math.ceil(needed / GIB)}" if space else f"--kv-cache-memory-bytes {int(needed)}"
         )
     return f"--num-gpu-blocks-override {math.ceil(tokens / block_size(advice))}"
 
 
-def _unsized(advice: Advice, pool: int | None) -> Action:
+def _unsized(advice: Advice, pool: int | None) -> Action | None:
+    if advice.system == "vllm" and raise_gpu_memory_utilization(advice) is not None:
+        return None  # a share with a number grows the pool as well
     return advice.action(
         "raise_kv_capacity",
         from_value=pool,
@@ -141,18 +173,24 @@ def lower_max_num_seqs(advice: Advice) -> Action | None:
 
 def raise_gpu_memory_utilization(advice: Advice) -> Action | None:
     """Five points more of the device, where the pool is derived from that share. None near the end, or unknown."""
-    present = advice.number("gpu_memory_utilization")
+    known = present_of(advice, "gpu_memory_utilization")
+    present = known.value
     derived = advice.fact("kv.pool_blocks_override") is None and advice.fact("kv.pool_bytes_override") is None
-    if present is None or present >= _LARGEST_SHARE or not derived or advice.system == "infradoc":
+    full = (advice.number("serving.kv_max") or 0.0) >= _FULL
+    unsaid = present is None and advice.system == "vllm" and full  # 0.9 or 0.92, by the version
+    if present is None and not unsaid:
+        return None
+    if (present or 0.0) >= _LARGEST_SHARE or not derived or advice.system == "infradoc":
         return None
     return advice.action(
         "raise_gpu_memory_utilization",
         from_value=present,
-        to_value=round(min(_LARGEST_SHARE, present + 0.05), 2),
+        to_value=_LARGEST_SHARE if present is None else round(min(_LARGEST_SHARE, present + 0.05), 2),
         why=advice.say(
             "the KV pool gets all of the added share: weights and activations stay the same",
             "增加的份额全部归 KV 池：权重和激活不变",
-        ),
+        )
+        + known.note,
         cost=advice.say(
             "less room for activation peaks: long prompts are the loser, they may run out of memory",
             "激活峰值的余量变小：长提示受损，可能内存不足",

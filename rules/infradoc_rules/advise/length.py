@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from infradoc_rules.advise.base import Advice, round_up
 from infradoc_rules.advise.lengths import divided_context, pool_tokens, slots_of
 from infradoc_rules.advise.memory import served_change
-from infradoc_rules.model import Action, Event
-from infradoc_rules.values import number
+from infradoc_rules.advise.refusals import (
+    REFUSED,
+    SHIFTED,
+    fits_with_less,
+    limit_hit,
+    longest_refused,
+    room_for_output,
+    was_cut,
+)
+from infradoc_rules.model import Action
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
 _FINE_STEP = 64  # the same where the length was measured as it was sent
 _ENOUGH = 100  # samples of a P99
 _NEAR = 0.5  # of the limit; quantiles from buckets may lie a bucket below the truth
 _WORTH_LOWERING = 0.75  # of the present limit; less of a cut is not worth a change
-_REFUSED, _TRUNCATED, _SHIFTED = "request_rejected_length", "request_truncated", "context_shifted"
 
 
 def reject_long_prompts(advice: Advice) -> Action | None:
@@ -92,7 +98,7 @@ def _sent_tokens(advice: Advice) -> float | None:
 
 def disable_context_shift(advice: Advice) -> Action | None:
     """llama.cpp drops half the context when a slot is full; without it the request fails loudly."""
-    if advice.system != "llamacpp" or not any(event.name == _SHIFTED for event in advice.frame.events):
+    if advice.system != "llamacpp" or not any(event.name == SHIFTED for event in advice.frame.events):
         return None
     return advice.action(
         "disable_context_shift",
@@ -112,10 +118,10 @@ def raise_length_limit(advice: Advice) -> Action | None:
     None where nothing came near the configured limit: what was cut was cut elsewhere, such as by a request field.
     """
     configured = advice.number("max_model_len")
-    limit, longest = _limit_hit(advice.frame.events), _longest_refused(advice.frame.events)
+    limit, longest = limit_hit(advice.frame.events), longest_refused(advice.frame.events)
     if advice.fact("truncation_policy") != "reject" and fit_length_limit(advice) is not None:
         return None  # the length is known better, and refusing the rest belongs to it
-    if longest is None and not _cut(advice.frame.events) and not _near_limit(advice, configured):
+    if longest is None and not was_cut(advice.frame.events) and not _near_limit(advice, configured):
         return None
     limit = limit or (int(configured) if configured else None)
     target = round_up(longest + 1, _STEP) if longest else round_up(2 * limit, _STEP) if limit else None
@@ -127,7 +133,7 @@ def raise_length_limit(advice: Advice) -> Action | None:
 
 def _is_step_budget(advice: Advice, limit: int | None) -> bool:
     """Whether the limit was the token budget of a step: the log says so, or it lies below max_model_len."""
-    if any(event.fields.get("which") == "step_budget" for event in advice.frame.events if event.name == _REFUSED):
+    if any(event.fields.get("which") == "step_budget" for event in advice.frame.events if event.name == REFUSED):
         return True
     if advice.system not in ("vllm", "infradoc", None):
         return False  # the others' smaller limits are those of a slot, or of the prompt alone
@@ -137,7 +143,7 @@ def _is_step_budget(advice: Advice, limit: int | None) -> bool:
 
 def _is_input_limit(advice: Advice) -> bool:
     """Whether the limit was that of the prompt alone, which these engines set apart."""
-    named = [event.fields.get("which") for event in advice.frame.events if event.name == _REFUSED]
+    named = [event.fields.get("which") for event in advice.frame.events if event.name == REFUSED]
     if advice.system not in ("tgi", "trtllm"):
         return False
     return "input" in named or (advice.system == "tgi" and "total" not in named)
@@ -226,12 +232,17 @@ def _flag(advice: Advice, target: int | None) -> str | None:
 
 def lower_client_max_tokens(advice: Advice) -> Action | None:
     """Ask for fewer output tokens, so that prompt + output fits. None where the prompts alone are over the limit."""
-    refused = [event for event in advice.frame.events if event.name == _REFUSED and "tokens" in event.fields]
-    if refused and not any(_fits_with_less(event) for event in refused):
+    refused = [event for event in advice.frame.events if event.name == REFUSED and "tokens" in event.fields]
+    if refused and not any(fits_with_less(event) for event in refused):
         return None
+    asked, target = room_for_output(refused)
     return advice.action(
         "lower_client_max_tokens",
-        flag=advice.say("a smaller max_tokens in the requests", "在请求中减小 max_tokens"),
+        from_value=asked,
+        to_value=target,
+        flag=f"max_tokens={target}"
+        if target
+        else advice.say("a smaller max_tokens in the requests", "在请求中减小 max_tokens"),
         why=advice.say("prompt + max_tokens then fits the limit", "提示 + max_tokens 即可落在上限内"),
         cost=advice.say("answers may end early: their readers are the losers", "回答可能提前结束：受损的是读者"),
     )
@@ -244,38 +255,3 @@ def shorten_client_prompts(advice: Advice) -> Action:
         why=advice.say("prompts that fit need no change of the server", "放得下的提示不需要改动服务端"),
         cost=advice.say("the caller is the loser: it must split or summarise", "受损的是调用方：需要拆分或摘要"),
     )
-
-
-def _limit_hit(events: Sequence[Event]) -> int | None:
-    limits = [limit for event in events if event.name in (_REFUSED, _TRUNCATED) if (limit := _number(event, "limit"))]
-    return int(limits[-1]) if limits else None
-
-
-def _longest_refused(events: Sequence[Event]) -> int | None:
-    """The longest request refused or cut, with the output it asked for where that was part of the refusal."""
-    longest = max((_needed(event) for event in events if event.name in (_REFUSED, _TRUNCATED)), default=0.0)
-    return int(longest) or None
-
-
-def _needed(event: Event) -> float:
-    tokens, limit, output = (_number(event, name) or 0.0 for name in ("tokens", "limit", "output_tokens"))
-    if event.name == _TRUNCATED:
-        return tokens if tokens > limit else 0.0  # below it, it is what was left
-    # A prompt that fits is refused for what is to follow it; above the limit the number is the prompt's, or the sum's.
-    return tokens + output if tokens <= limit else tokens
-
-
-def _fits_with_less(event: Event) -> bool:
-    """Whether a refused request could pass with a smaller max_tokens; True where it does not say."""
-    tokens, limit, output = (_number(event, name) for name in ("tokens", "limit", "output_tokens"))
-    if event.fields.get("which") in ("input", "step_budget") or tokens is None or limit is None:
-        return tokens is None or limit is None
-    return tokens <= limit or (tokens - (output or 0.0)) <= limit
-
-
-def _cut(events: Sequence[Event]) -> bool:
-    return any(event.name in (_TRUNCATED, _SHIFTED) for event in events)
-
-
-def _number(event: Event, field: str) -> float | None:
-    return number(event.fields.get(field))

@@ -7,13 +7,13 @@ import math
 from infradoc_rules.advise.base import Advice
 
 _QUANTILE = "histogram_quantile(0.99, sum by (le) ({name}_bucket))"
-_DEFAULT_BLOCK = 16
+_DEFAULT_BLOCK = {"lmdeploy": 64, "sglang": 1, "tgi": 1}  # 16 on the others
 
 
 def block_size(advice: Advice) -> int:
-    """Tokens per KV block, 16 when the engine does not say."""
+    """Tokens per KV block, the engine's usual number when it does not say."""
     size = advice.number("block_size") or advice.hint("block_size") or advice.read("max(llm_kv_block_size_tokens)")
-    return int(size) if size else _DEFAULT_BLOCK
+    return int(size) if size else _DEFAULT_BLOCK.get(advice.system or "", 16)
 
 
 def pool_tokens(advice: Advice) -> int | None:

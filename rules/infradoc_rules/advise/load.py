@@ -12,13 +12,13 @@ _WAIT_LIMIT_SECONDS = 30.0  # a queue beyond this is longer than most callers wa
 
 def _capacity(advice: Advice) -> float | None:
     """Requests a second that finish."""
-    rate = advice.read("sum(rate(llm_requests_finished_total[$long]))")
+    rate = advice.read("sum(rate(llm_requests_finished_total[$seen]))")
     return rate or None
 
 
 def _offered(advice: Advice) -> float | None:
     """Requests a second that arrive: those that finish plus what the queue and the batch grow by."""
-    capacity = advice.read("sum(rate(llm_requests_finished_total[$long]))")
+    capacity = advice.read("sum(rate(llm_requests_finished_total[$seen]))")
     growth = advice.read("sum(delta(llm_requests_waiting[$long]) + delta(llm_requests_running[$long])) / $long")
     if capacity is None or growth is None:
         return None
@@ -33,8 +33,8 @@ def lower_request_rate(advice: Advice) -> Action:
         from_value=round(offered, 2) if offered else None,
         to_value=round(capacity, 2) if capacity else None,
         why=advice.say(
-            f"{capacity:.2f} requests a second finish" if capacity else "fewer requests arrive than finish",
-            f"每秒完成 {capacity:.2f} 个请求" if capacity else "到达的请求少于完成的请求",
+            f"{capacity:.2f} requests a second finish" if capacity else "more requests arrive than finish",
+            f"每秒完成 {capacity:.2f} 个请求" if capacity else "到达的请求多于完成的请求",
         ),
         cost=advice.say("the callers that are held back are the losers", "受损的是被限速的调用方"),
     )
@@ -43,7 +43,7 @@ def lower_request_rate(advice: Advice) -> Action:
 def add_replicas(advice: Advice) -> Action:
     """As many copies as the offered load needs."""
     capacity, offered = _capacity(advice), _offered(advice)
-    copies = max(2, math.ceil(offered / capacity)) if capacity and offered else None
+    copies = max(2, math.ceil(offered / capacity)) if capacity and offered else _by_queue(advice)
     return advice.action(
         "add_replicas",
         from_value=1,
@@ -59,6 +59,12 @@ def add_replicas(advice: Advice) -> Action:
             "每个副本都要硬件；前缀缓存被分散，若不做粘性路由则命中率受损",
         ),
     )
+
+
+def _by_queue(advice: Advice) -> int | None:
+    """As many as would run what runs and waits, by the medians of a log; at most four times the present at once."""
+    running, waiting = advice.number("serving.running_median"), advice.number("serving.waiting_median")
+    return min(max(2, math.ceil((running + waiting) / running)), 4) if running and waiting else None
 
 
 def limit_queue(advice: Advice) -> Action:

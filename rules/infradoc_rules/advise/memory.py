@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.base import Advice
 from infradoc_rules.advise.lengths import block_size, pool_tokens
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action
+from infradoc_rules.units import size_text
 
 _HEADROOM = 1.15  # over a step's need: the allocator rounds up, and libraries keep buffers between steps
 _USUAL_SHARE = 0.9  # below it, engines that measure a step at start have room for what they did not measure
@@ -71,10 +72,10 @@ def lower_gpu_memory_utilization(advice: Advice) -> Action | None:
         from_value=present,
         to_value=target,
         why=advice.say(
-            f"a step needs up to {mebibytes(need)} above the pool"
+            f"a step needs up to {size_text(need)} above the pool"
             if need
             else "the pool gives back what a step's activations need",
-            f"一步的激活在池之外最多需要 {mebibytes(need)}" if need else "池让出一步激活所需的内存",
+            f"一步的激活在池之外最多需要 {size_text(need)}" if need else "池让出一步激活所需的内存",
         ),
         cost=advice.say(
             "a smaller KV pool: fewer requests run at once, so concurrency and the prefix cache are the losers",
@@ -119,8 +120,8 @@ def lower_kv_capacity(advice: Advice) -> Action | None:
         from_value=pool,
         to_value=target,
         why=advice.say(
-            f"{mebibytes(known.missing)} less for KV is what the largest step lacks",
-            f"KV 少占 {mebibytes(known.missing)}，正好补上最大一步所缺",
+            f"{size_text(known.missing)} less for KV is what the largest step lacks",
+            f"KV 少占 {size_text(known.missing)}，正好补上最大一步所缺",
         ),
         cost=advice.say(
             "fewer requests run at once: time to first token is the loser under load",
@@ -202,10 +203,10 @@ def stop_other_process(advice: Advice) -> Action:
     return advice.action(
         "stop_other_process",
         why=advice.say(
-            f"it holds {mebibytes(held)} that this server was sized to use"
+            f"it holds {size_text(held)} that this server was sized to use"
             if held
             else "it holds memory of the device",
-            f"它占着 {mebibytes(held)}，而本服务按可用这些显存来配置" if held else "它占着设备的显存",
+            f"它占着 {size_text(held)}，而本服务按可用这些显存来配置" if held else "它占着设备的显存",
         ),
         cost=advice.say("whoever uses that program is the loser", "受损的是使用该程序的人"),
     )
@@ -222,19 +223,27 @@ def raise_host_ram(advice: Advice) -> Action | None:
         from_value=int(size) if size else None,
         to_value=int(size + used * _HEADROOM) if size else None,
         why=advice.say(
-            f"{mebibytes(used)} of programs' memory lie on disk", f"有 {mebibytes(used)} 的程序内存被换到磁盘"
+            f"{size_text(used)} of programs' memory lie on disk", f"有 {size_text(used)} 的程序内存被换到磁盘"
         ),
         cost=advice.say("the hardware; the budget is the loser", "硬件成本：受损的是预算"),
     )
 
 
-def restart_to_free(advice: Advice) -> Action:
-    """A restart gives back what a process no longer knows of."""
+def restart_to_free(advice: Advice) -> Action | None:
+    """A restart gives back what a process no longer knows of. None for a training run, which has ended anyway."""
+    if advice.fact("train.oom") is True:
+        return None
+    split = advice.fact("oom.fragmented") is True
     return advice.action(
         "restart_engine",
         why=advice.say(
-            "what nothing refers to comes back only when the process ends; the leak fills it again until it is mended",
-            "没有引用的内存只有在进程结束时才归还；在修复泄漏之前还会再次增长",
+            "the pieces are whole again in a new process, and come apart again under the same load"
+            if split
+            else "what nothing refers to comes back only when the process ends; the leak fills it again until it is "
+            "mended",
+            "新进程中内存重新完整，但在同样的负载下会再次碎裂"
+            if split
+            else "没有引用的内存只有在进程结束时才归还；在修复泄漏之前还会再次增长",
         ),
         cost=advice.say(
             "running requests and the prefix cache are lost: their callers are the losers",

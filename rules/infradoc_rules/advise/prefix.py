@@ -54,3 +54,23 @@ def extend_shared_prefix(advice: Advice) -> Action | None:
             "受损的是客户端：需要调整提示模板的顺序",
         ),
     )
+
+
+def keep_prefix_states(advice: Advice) -> Action | None:
+    """Checkpoints, or a whole cache for sliding windows (llama.cpp). None where no slot threw a prompt away."""
+    if not advice.fact("slots.discarded"):
+        return None
+    return advice.action(
+        "keep_prefix_states",
+        flag="--ctx-checkpoints 64",
+        why=advice.say(
+            "recurrent layers and sliding windows cannot be rolled back to where two prompts part; a slot goes on only "
+            "from a state that was kept: more checkpoints (--ctx-checkpoints), for sliding windows --swa-full",
+            "循环层和滑动窗口无法回退到两个提示分叉之处；槽位只能从保留的状态继续：增加检查点（--ctx-checkpoints），"
+            "滑动窗口模型用 --swa-full",
+        ),
+        cost=advice.say(
+            "each state takes host memory, a whole window cache device memory: longer contexts are the loser",
+            "每个状态占用主机内存，完整窗口缓存占用显存：受损的是更长的上下文",
+        ),
+    )

@@ -192,8 +192,8 @@ def use_finer_checkpoint(advice: Advice) -> Action:
     """More bits until the new calibration is there."""
     method = str(advice.fact("quant.used") or "")
     return advice.action(
-        "use_supported_checkpoint",
-        from_value=method or None,
+        "use_finer_checkpoint",
+        from_value=method if method.lower() not in ("", "none", "null") else None,
         to_value="8-bit or unquantized",
         why=advice.say(
             "decides the question at once: the same prompts on more bits", "可立即判断：以更高位数运行相同提示"

@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.base import Advice
 from infradoc_rules.advise.device import (
     LARGEST_SHARE,
+    Present,
     counts_foreign_memory,
     device_bytes,
+    is_v1,
     older_than,
     others_share,
     present_share,
+    share_note,
 )
+from infradoc_rules.advise.device import present as present_of
 from infradoc_rules.advise.startup_account import joined, requests_of
 from infradoc_rules.model import Action, Value
+from infradoc_rules.units import size_text
 
+_SMALL_STEP = 2048  # tokens: what chunked prefill takes on small devices
+_CHUNKED_ABOVE = 32_768
+_TGI_SPARE = 50  # tokens over the longest prompt, as it adds by itself
 _NO_SHARE = ("llamacpp", "ollama", "infradoc")  # nothing is derived from a share there
 _KV_8BIT: Mapping[str, Value] = {
     "vllm": "fp8",
@@ -43,7 +51,7 @@ def raise_share_for_kv(advice: Advice) -> Action | None:
         "raise_gpu_memory_utilization",
         from_value=present,
         to_value=target,
-        why=joined(advice, *_why_more(advice), _what_it_gives(advice, target)),
+        why=joined(advice, *_why_more(advice), _what_it_gives(advice, target)) + share_note(advice),
         cost=advice.say(
             "less room above the share: graph capture and unusual steps are the losers, they may run out of memory",
             "份额之上的余量变小：受损的是图捕获和少见的大步，它们可能内存不足",
@@ -60,8 +68,8 @@ def _why_more(advice: Advice) -> tuple[str, str]:
         )
     if lacking:
         return (
-            f"the KV cache gets all of the added share; {mebibytes(lacking)} are missing",
-            f"增加的份额全部归 KV 缓存；还差 {mebibytes(lacking)}",
+            f"the KV cache gets all of the added share; {size_text(lacking)} are missing",
+            f"增加的份额全部归 KV 缓存；还差 {size_text(lacking)}",
         )
     return (
         "the share covers weights, activations and KV together, and all that is added goes to KV",
@@ -77,8 +85,8 @@ def _what_it_gives(advice: Advice, target: float | None) -> tuple[str, str] | No
     if share is not None or not needed or advice.fact("account.problem") not in ("no_kv", "kv_too_small"):
         return None
     return (
-        f"one request of the whole length takes {mebibytes(needed)}, which no share leaves: lower the length as well",
-        f"一个最长的请求需要 {mebibytes(needed)}，任何份额都不够：还要降低长度",
+        f"one request of the whole length takes {size_text(needed)}, which no share leaves: lower the length as well",
+        f"一个最长的请求需要 {size_text(needed)}，任何份额都不够：还要降低长度",
     )
 
 
@@ -173,24 +181,43 @@ def lower_step_at_start(advice: Advice) -> Action | None:
     """A quarter of the step budget: the profiled activations shrink with it, and what they give up goes to KV."""
     if advice.system in ("llamacpp", "ollama") or (advice.system == "vllm" and older_than(advice, 0, 6, 0)):
         return None
-    present = advice.number("max_num_batched_tokens") or advice.last("prefill_budget", "tokens")
+    said = advice.last("prefill_budget", "tokens")
+    known = present_of(advice, "max_num_batched_tokens") if said is None else Present(said)
+    whole = _whole_prompts(advice)
+    if known.value is None and whole:
+        known = Present(max(advice.number("max_model_len") or 0, _SMALL_STEP))
+    present = known.value
     least = max(advice.number("max_num_seqs") or 0, 1024)
     target = None if present is None else int(max(present / 4, least))
     if present is not None and target is not None and target >= present:
         return None
+    if present is None and advice.system in ("vllm", "sglang", "lmdeploy", "tgi"):
+        # TGI refuses to start with a step below its longest prompt.
+        target = int(max(_SMALL_STEP, (advice.number("max_input_tokens") or 0) + _TGI_SPARE))
+        target = target if advice.system == "tgi" else _SMALL_STEP
     return advice.action(
         "lower_max_num_batched_tokens",
         from_value=int(present) if present else None,
         to_value=target,
+        flag=f"--enable-chunked-prefill --max-num-batched-tokens {target}" if target and whole else None,
         why=advice.say(
             "the largest step is measured at start and its activations are taken off the KV cache",
             "启动时会测量最大的一步，其激活从 KV 缓存中扣除",
-        ),
+        )
+        + known.note,
         cost=advice.say(
             "long prompts take more steps: their time to first token is the loser",
             "长提示要分更多步：受损的是其首 token 时间",
         ),
     )
+
+
+def _whole_prompts(advice: Advice) -> bool:
+    """Whether this is vLLM's V0 engine with the longest prompt in one step: what it does up to 32,768 tokens."""
+    length = advice.number("max_model_len")
+    if advice.system != "vllm" or is_v1(advice) or advice.fact("chunked_prefill") is True:
+        return False
+    return length is not None and length <= _CHUNKED_ABOVE
 
 
 def quantize_kv_cache(advice: Advice) -> Action | None:
@@ -214,6 +241,12 @@ def quantize_kv_cache(advice: Advice) -> Action | None:
     )
 
 
+def _fewer_layers(advice: Advice) -> str:
+    """Where how many layers were placed is not told: half of them, as a start."""
+    half = advice.say("<half of the layers>", "<一半的层>")
+    return f"num_gpu={half}" if advice.system == "ollama" else f"--n-gpu-layers {half}"
+
+
 def lower_layers_on_device(advice: Advice) -> Action | None:
     """Fewer layers on the device (llama.cpp, Ollama), in proportion to what fits."""
     if advice.system not in ("llamacpp", "ollama"):
@@ -223,6 +256,7 @@ def lower_layers_on_device(advice: Advice) -> Action | None:
         "lower_n_gpu_layers",
         from_value=int(placed) if placed else None,
         to_value=int(placed * 0.8) if placed else None,
+        flag=None if placed else _fewer_layers(advice),
         why=advice.say("what is not placed on the device needs none of its memory", "不放在设备上的层不占其显存"),
         cost=advice.say("every token gets slower: all callers are the losers", "每个 token 都变慢：所有调用方受损"),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.base import Advice
+from infradoc_rules.units import size_text
 
 _ROUND = 256  # tokens
 
@@ -73,4 +74,4 @@ def joined(advice: Advice, en: str, zh: str, *more: tuple[str, str] | None) -> s
 def per_gpu(advice: Advice, name: str) -> str | None:
     """Bytes on one GPU as text; None where they are not known."""
     count = advice.number(f"account.{name}")
-    return mebibytes(count) if count else None
+    return size_text(count) if count else None

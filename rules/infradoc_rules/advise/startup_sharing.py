@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.base import Advice
 from infradoc_rules.advise.device import counts_foreign_memory, older_than, others_share, present_share
 from infradoc_rules.advise.memory import lower_gpu_memory_utilization, stop_other_process
 from infradoc_rules.advise.startup import raise_share_for_kv
 from infradoc_rules.advise.startup_account import joined, requests_under
 from infradoc_rules.model import Action
+from infradoc_rules.units import size_text
 
 _SMALL_TENANT = 0.25  # of the device: a desktop or a small model, which a smaller share can live beside
 _MARGIN = 0.01  # of the device, below what is free: the check compares with rounded numbers
@@ -49,10 +50,10 @@ def _free_device(advice: Advice) -> Action:
     return advice.action(
         "stop_other_process",
         why=advice.say(
-            f"{mebibytes(held)} of the device are taken by something else"
+            f"{size_text(held)} of the device are taken by something else"
             if held
             else "something else takes memory of the device",
-            f"设备上有 {mebibytes(held)} 被其他程序占用" if held else "设备显存被其他程序占用",
+            f"设备上有 {size_text(held)} 被其他程序占用" if held else "设备显存被其他程序占用",
         ),
         cost=advice.say("whoever uses that program is the loser", "受损的是使用该程序的人"),
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from infradoc_rules.advise.base import Advice, mebibytes
+from infradoc_rules.advise.base import Advice
 from infradoc_rules.advise.startup_account import joined, per_gpu, requests_of, weights_of_all
 from infradoc_rules.knobs import knob_table
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Action
+from infradoc_rules.units import size_text
 
+_FOUR_BITS = lazy(
+    r"(?i)(?:^|[-_./:])(?:i?q[1-4](?:_\w+)?|awq|gptq|int4|nf4|w4a16|4bit|bnb-4bit)(?:[-_./]|$)"
+)  # in a name
 _NO_SPLIT = ("llamacpp", "ollama", "infradoc")  # layers are spread by themselves, or there is one device
 _QUANTIZED = {
     "vllm": ("AWQ or FP8", "AWQ 或 FP8"),
@@ -68,7 +73,9 @@ def _shorter(advice: Advice) -> tuple[str, str] | None:
 
 def use_smaller_checkpoint(advice: Advice) -> Action:
     """Quantized weights, or a smaller model where they are quantized already."""
+    names = (advice.fact(name) for name in ("model_checkpoint", "model.name"))
     done = str(advice.fact("quantization") or "none").lower() not in ("none", "null", "")
+    done = done or any(name is not None and _FOUR_BITS.search(str(name)) for name in names)
     if done:
         target = advice.say("a smaller model, or a checkpoint quantized throughout", "更小的模型，或完全量化的权重")
     else:
@@ -78,7 +85,7 @@ def use_smaller_checkpoint(advice: Advice) -> Action:
         "use_smaller_checkpoint",
         from_value=advice.fact("model_checkpoint"),
         to_value=target,
-        flag=knob_table().flag(advice.system, "model_checkpoint"),
+        flag=_weights_flag(advice),
         why=joined(
             advice,
             "weights take the same memory whatever the share is",
@@ -87,6 +94,15 @@ def use_smaller_checkpoint(advice: Advice) -> Action:
         ),
         cost=advice.say("callers are the losers: answers may get somewhat worse", "受损的是调用方：回答质量可能略降"),
     )
+
+
+def _weights_flag(advice: Advice) -> str | None:
+    """What names the weights; for a trainer, how they are loaded in 4 bits (adapters are then what is trained)."""
+    if advice.fact("train.oom_place") is not None:
+        return "BitsAndBytesConfig(load_in_4bit=True) with LoRA adapters"
+    if advice.system == "ollama":
+        return "ollama run <model>:<size>-q4_K_M"
+    return knob_table().flag(advice.system, "model_checkpoint") if advice.system else None
 
 
 def _in_four_bits(advice: Advice) -> tuple[str, str] | None:
@@ -126,9 +142,9 @@ def lower_seqs_for_profile(advice: Advice) -> Action | None:
         from_value=int(present),
         to_value=target,
         why=advice.say(
-            f"the logits of {present:.0f} requests are the peak that is measured at start: {mebibytes(freed)} less go "
+            f"the logits of {present:.0f} requests are the peak that is measured at start: {size_text(freed)} less go "
             "to them and more to KV",
-            f"启动时测得的峰值来自 {present:.0f} 个请求的 logits：可少占 {mebibytes(freed)}，省下的归 KV",
+            f"启动时测得的峰值来自 {present:.0f} 个请求的 logits：可少占 {size_text(freed)}，省下的归 KV",
         ),
         cost=advice.say(
             "fewer requests run at once: time to first token is the loser under load",

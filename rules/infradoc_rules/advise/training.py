@@ -95,7 +95,10 @@ def skip_gradient_sync(advice: Advice) -> Action:
     return advice.action(
         "skip_gradient_sync",
         to_value=True,
-        flag="no_sync() (DDP, FSDP1); set_requires_gradient_sync(False) or set_requires_all_reduce(False) (FSDP2)",
+        flag=advice.say(
+            "no_sync() (DDP, FSDP1); set_requires_gradient_sync(False) or set_requires_all_reduce(False) (FSDP2)",
+            "no_sync()（DDP、FSDP1）；set_requires_gradient_sync(False) 或 set_requires_all_reduce(False)（FSDP2）",
+        ),
         why=advice.say(
             f"gradients are reduced {times or 'several'} times for each optimizer step, once is enough",
             f"每个优化步归约了 {times or '多'} 次梯度，一次就够",
@@ -113,7 +116,9 @@ def upgrade_trainer(advice: Advice) -> Action:
     return advice.action(
         "upgrade_trainer",
         from_value=now,
-        flag="pip install -U transformers accelerate",
+        flag="pip install -U "
+        + ("llamafactory " if advice.fact("train.llamafactory") else "")
+        + "transformers accelerate",
         why=advice.say(
             "models that ignore num_items_in_batch get micro-batch means added up; later versions divide them "
             "(model_accepts_loss_kwargs = False)",

@@ -15,7 +15,8 @@ from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
 from infradoc_rules.conditions import TIME_NAMES
 from infradoc_rules.lint.expressions import match_problems, nearest, promql_problems
 from infradoc_rules.promql import variables_in
-from infradoc_rules.schema import Condition, Live, LiveBranch, MatchBranch, PostMortem, Rule, RuleError, Text, load_rule
+from infradoc_rules.rule_file import RuleError, load_rule
+from infradoc_rules.schema import Condition, Live, LiveBranch, MatchBranch, PostMortem, Rule, Text
 from infradoc_rules.signals import signal_table
 from infradoc_rules.texts import places
 from infradoc_rules.vocabulary import finding_ids

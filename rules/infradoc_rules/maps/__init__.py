@@ -99,11 +99,10 @@ def _load(system: str) -> SignalMap:
     return SignalMap(system, frozenset(rules) | frozenset(info), frozenset(provides), ranks, rules, info)
 
 
-def load_map(system: str, version: str | None = None) -> SignalMap:
-    """The map of `system` (a name of SYSTEMS). Raises LookupError naming the known ones.
+def load_map(system: str) -> SignalMap:
+    """The map of `system` (a name of SYSTEMS), for all of its versions: no name has changed its meaning between two.
 
-    `version` is accepted for the day when two versions of an engine give one name two meanings; today every known
-    spelling of every version is in one table, because no name has changed its meaning between versions.
+    Raises LookupError naming the known ones.
     """
     if system not in SYSTEMS:
         raise LookupError(f"no signal map for {system!r}; known systems: {', '.join(SYSTEMS)}")

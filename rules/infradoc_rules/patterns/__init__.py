@@ -9,7 +9,7 @@ from typing import Any
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.patterns.prefix import take_off
 from infradoc_rules.patterns.scanner import LINE_LIMIT, TEXT_LIMIT, LogScanner
-from infradoc_rules.patterns.sets import COMMON, SYSTEMS, PatternSet, detectors, own_set, pattern_set
+from infradoc_rules.patterns.sets import COMMON, SYSTEMS, PatternSet, detectors, event_set, own_set, pattern_set
 
 _DETECT_LINES = 400
 _OWN_PATTERNS = 2
@@ -70,12 +70,8 @@ def length_error(text: str) -> Event | None:
 
     Lines that any engine may write say less than an engine's own: the event with most fields is the one.
     """
-    found = [
-        event
-        for system in SYSTEMS
-        for event in LogScanner(system, "response").feed(text)
-        if event.name == "request_rejected_length"
-    ]
+    scanner = LogScanner(None, "response", patterns=event_set("request_rejected_length"))
+    found = [event for event in scanner.feed(text) if event.name == "request_rejected_length"]
     return max(found, key=lambda event: len(event.fields), default=None)
 
 

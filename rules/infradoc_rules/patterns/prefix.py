@@ -13,6 +13,10 @@ from dataclasses import dataclass
 _MOST_PIECES = 8
 _LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL"
 _WIDE = (
+    # journalctl -o short-iso: 2026-11-30T12:00:00+0000 host vllm[123]:
+    # A "Z" is of kubectl and docker, and "CUDA error:" behind it was logged; only the kernel has no number in brackets.
+    r"(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[+-]\d\d:?\d\d) [\w.-]{1,80} "
+    r"(?P<iunit>kernel(?=:)|[\w@./-]{1,80}(?=\[))(?:\[(?P<ipid>\d{1,8})\])?:(?= )",
     # [2026-06-26 03:12:40 TP0], 2024-08-26 19:21:02,114 -, 2024-08-26T19:21:02.123Z, 2026/01/02 03:04:05
     r"\[?(?P<full>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?)"
     r"(?P<ranks>(?:,? (?:TP|DP|PP|EP)\d{1,4}){0,4})(?:\]|,)?(?: (?:stdout|stderr) [FP](?= ))?(?: -(?= ))?",
@@ -22,8 +26,10 @@ _WIDE = (
 )
 _NARROW = (
     # Nov 30 12:00:00 host vllm[123]:
-    r"(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) [\w.-]{1,80} "
+    r"(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) (?!(?:CUDA|HIP|NCCL|slot|srv|que) )[\w.-]{1,80} "
     r"(?P<unit>[\w@./-]{1,80})(?:\[(?P<upid>\d{1,8})\])?:",
+    # moreutils' ts: Nov 30 12:00:00
+    r"(?P<bare>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d)(?= )",
     # glog: W0618 10:20:30.123 4711 distributed/run.py:779]
     r"[IWEF]\d{4} (?P<clock>\d\d:\d\d:\d\d\.\d{3,9}) +\d{1,8} [\w./<>-]{1,120}:\d{1,6}\]",
     r"\[ {0,8}(?P<uptime>\d{1,9}\.\d{6})\]",  # dmesg
@@ -94,5 +100,10 @@ def _keep(piece: re.Match[str], found: Prefix) -> None:
     elif kind in ("unit", "upid"):
         found.process += piece.group("unit") + (piece.group("upid") or "")
         found.stamp = found.stamp or ("syslog", piece.group("syslog"))
+    elif kind in ("iunit", "ipid"):
+        found.process += piece.group("iunit") + (piece.group("ipid") or "")
+        found.stamp = found.stamp or ("full", piece.group("iso"))
+    elif kind == "bare":
+        found.stamp = found.stamp or ("syslog", value)
     elif kind in _STAMPS:
         found.stamp = found.stamp or (kind, value)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from infradoc_rules.maps.info import parse_value
 from infradoc_rules.model import Event, Fact, Value
 from infradoc_rules.patterns.prefix import Prefix, take_off
-from infradoc_rules.patterns.sets import Pattern, pattern_set
+from infradoc_rules.patterns.sets import Pattern, PatternSet, pattern_set
 from infradoc_rules.patterns.sizes import number_of
 from infradoc_rules.patterns.stamps import unix_time
 from infradoc_rules.patterns.traceback import Raised, TracebackReader
@@ -23,6 +24,7 @@ _INT_TYPES = frozenset({"int", "tokens", "requests", "blocks", "bytes", "pid"})
 _FLOAT_TYPES = frozenset({"float", "seconds", "ratio", "rate"})
 _NUMBERS = _INT_TYPES | _FLOAT_TYPES
 _MOST_PROCESSES = 512  # writers whose tracebacks are followed apart; a hostile log may name millions
+_MOST_KNOWN = 4_096  # messages whose patterns are remembered
 _SUBLINES = 2_000
 _STATED = 2_000  # statements kept; a log that changes a fact more often tells of no setting
 
@@ -33,8 +35,8 @@ class LogScanner:
 
     source: name shown in evidence ("server.log"). year and utc_offset (seconds) complete time stamps that lack them;
     start: Unix time of a log whose stamps count from its start. A line without a stamp has the time of `now` that it
-    is fed with, else of the last stamped line before it. A line that holds line ends (an unpacked JSON record) is read
-    as several under one number.
+    is fed with, else of the last stamped line before it. patterns: instead of those of `system`. A line that holds
+    line ends (an unpacked JSON record) is read as several under one number.
     """
 
     system: str | None
@@ -47,10 +49,12 @@ class LogScanner:
     order: int = 0
     phase: str = "launch"
     facts: dict[str, Fact] = field(default_factory=dict)
+    patterns: PatternSet | None = None
 
     def __post_init__(self) -> None:
-        self._set = pattern_set(self.system)
+        self._set = self.patterns or pattern_set(self.system)
         self._match = self._set.search.Match
+        self._known: dict[str, Sequence[int]] = {}  # message -> the patterns in it
         self._tracebacks: dict[str, TracebackReader] = {}
         self._open = 0  # tracebacks that have begun and not ended
         self.stamp: tuple[str, str] | None = None  # of the last stamped line
@@ -72,22 +76,33 @@ class LogScanner:
         text = text.rstrip()
         if not text:
             return []
-        prefix = self._prefix(text)
+        prefix = take_off(text) if self._set.prefix is None else self._prefix(text)
         message = prefix.message
         if prefix.stamp is not None:
             self.stamp = prefix.stamp
         raised, inside, code = None, False, False
         if self._open or 'File "' in message or "Traceback" in message:
             raised, inside, code = self._traceback(prefix.process, message)
-        data = message.encode(errors="replace")
-        hits = None if code else self._match(data)
+        hits = () if code else self._hits(message)
         if not hits and raised is None:
             self.unparsed += not inside
             return []
-        return self._events(sorted(hits or ()), raised, data, text, self._time(prefix, now))
+        data = message.encode(errors="replace")
+        return self._events(hits, raised, data, text, self._time(prefix, now))
+
+    def _hits(self, message: str) -> Sequence[int]:
+        """The patterns that occur in a message, in their order. What a server complains of it repeats word for word."""
+        found = self._known.get(message)
+        if found is None:
+            found = sorted(self._match(message.encode(errors="replace")) or ())
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            if len(message) <= TEXT_LIMIT:
+                self._known[message] = found
+        return found
 
     def _events(
-        self, hits: list[int], raised: Raised | None, message: bytes, text: str, when: float | None
+        self, hits: Sequence[int], raised: Raised | None, message: bytes, text: str, when: float | None
     ) -> list[Event]:
         phase = self.phase
         if raised is not None:
@@ -100,7 +115,7 @@ class LogScanner:
 
     def _prefix(self, text: str) -> Prefix:
         general = take_off(text)
-        own = self._set.prefix.search(text) if self._set.prefix is not None else None
+        own = self._set.prefix.search(text)
         if own is None:
             return general
         groups: dict[str, str | None] = own.groupdict()

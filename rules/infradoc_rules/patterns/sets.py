@@ -15,7 +15,7 @@ from infradoc_rules.yaml_file import load_plain
 
 SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama", "infradoc")
 # Lines that any log may hold, whoever wrote it.
-COMMON = ("python", "torch", "nccl", "kernel", "hardware", "training", "lengths", "installed")
+COMMON = ("python", "torch", "nccl", "kernel", "hardware", "training", "lengths", "installed", "refused")
 _NO_PREFIX = "^(?P<msg>.*)$"
 # Of these engines `prefix.take_off` knows every form of prefix; asking RE2 as well costs ten times as much.
 _COVERED = frozenset({"vllm", "sglang", "tgi"})
@@ -89,6 +89,14 @@ def pattern_set(system: str | None) -> PatternSet:
     own = None if system in _COVERED or prefix == _NO_PREFIX else re2.compile(prefix)
     detectors = tuple(re2.compile(text) for text in files[0].get("detect") or ()) if system else ()
     return PatternSet(system or "", own, detectors, tuple(Pattern(row) for row in rows), _compiled(rows), functions)
+
+
+@lru_cache(maxsize=8)
+def event_set(event: str) -> PatternSet:
+    """The patterns of all engines and of any log that make this event, and no other: a fifteenth of all."""
+    names = dict.fromkeys(name for system in SYSTEMS for name in (*_family(system), *COMMON))
+    rows = [row for name in names for row in _file(name).get("patterns") or () if row.get("event") == event]
+    return PatternSet("", None, (), tuple(Pattern(row) for row in rows), _compiled(rows), {})
 
 
 def _family(system: str | None) -> tuple[str, ...]:

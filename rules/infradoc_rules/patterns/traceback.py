@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s*(?:\S+\s+)?File "(?P<file>[^"]{1,300})", line \d+, in (?P<function>[\w<>.]{1,120})')
 EXCEPTION = re.compile(
-    r"^(?P<name>[A-Za-z_][\w.]{0,200}(?:Error|Exception|Exit|Interrupt|Warning|OutOfResources|Timeout|Died|Killed)"
+    r"^(?P<name>Exception|[A-Za-z_][\w.]{0,200}(?:Error|Exception|Exit|Interrupt|Warning|OutOfResources|Timeout|Died|Killed)"
     r"|[a-z_]\w{0,80}(?:\.\w{1,80}){0,8}\.[A-Z]\w{0,80})(?:\([\w.]{1,120}\))?(?:: (?P<message>.*)|:)?$"
 )
 _MAX_FRAMES = 200  # a recursion error prints a thousand; the last ones name the place

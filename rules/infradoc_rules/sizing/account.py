@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infradoc_rules.sizing.gpus import GIB
 from infradoc_rules.sizing.model import Model
 from infradoc_rules.sizing.parts import (
     activation_bytes,
@@ -20,6 +19,7 @@ from infradoc_rules.sizing.parts import (
     weight_bytes,
 )
 from infradoc_rules.sizing.setting import Setting, check
+from infradoc_rules.units import GIB
 
 # Share by which the truth may lie under and above each estimate: the KV cache of all held-out starts but one is within
 # what these make of it together.

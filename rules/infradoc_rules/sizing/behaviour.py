@@ -37,7 +37,7 @@ def behaviour(version: Version | None) -> Behaviour:
     known = (99,) if version is None else version
     return Behaviour(
         logit_bytes=38.8 if known < (0, 17) else 15.4,
-        fraction=0.9 if known < (0, 22) else 0.92,
+        fraction=0.9 if known < (0, 21) else 0.92,
         graphs_inside=known >= (0, 21),
         whole_prompts=known < (0, 8),
         alone=0.13 if known < (0, 18) else 0.25,

@@ -12,10 +12,11 @@ from infradoc_rules.sizing.account import account
 from infradoc_rules.sizing.behaviour import Version
 from infradoc_rules.sizing.config import model_of
 from infradoc_rules.sizing.dtypes import BY_CHECKPOINT, DTYPES, KERNELS, KV_DTYPES, QUANTIZATIONS
-from infradoc_rules.sizing.gpus import GIB, Gpu, gpu_named
+from infradoc_rules.sizing.gpus import Gpu, gpu_named
 from infradoc_rules.sizing.known import known_model
 from infradoc_rules.sizing.model import Model, SizingError
 from infradoc_rules.sizing.setting import Setting
+from infradoc_rules.units import GIB
 
 CONFIG = "model.config"  # a config.json beside the log, as JSON text
 _NAMES = ("model_checkpoint", "model.name", "served_model_name")

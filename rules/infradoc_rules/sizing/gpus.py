@@ -9,9 +9,8 @@ from typing import Any
 
 import re2
 
+from infradoc_rules.units import GIB
 from infradoc_rules.yaml_file import load_plain
-
-GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

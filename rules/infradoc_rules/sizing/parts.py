@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import ceil, log2
 
 from infradoc_rules.sizing.dtypes import EXPERTS_ONLY, QUANTIZATIONS
-from infradoc_rules.sizing.gpus import GIB
 from infradoc_rules.sizing.model import Model
 from infradoc_rules.sizing.setting import Setting, dtype_of, item_of, kv_item, quantization_in
+from infradoc_rules.units import GIB
 
 BLOCK = 16  # tokens of a KV block
 _GRAPH_LAYER = 22 << 20  # a layer's CUDA graphs: 0.2 to 0.9 GiB at 32 layers, 0.9 to 1.6 at 64

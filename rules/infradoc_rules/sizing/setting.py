@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from infradoc_rules.defaults import Host, default_of
 from infradoc_rules.sizing.behaviour import Behaviour, Version, behaviour
 from infradoc_rules.sizing.dtypes import DTYPES, KV_DTYPES, QUANTIZATIONS
-from infradoc_rules.sizing.gpus import GIB, Gpu
+from infradoc_rules.sizing.gpus import Gpu
 from infradoc_rules.sizing.model import Model, SizingError
+from infradoc_rules.units import GIB
+from infradoc_rules.versions import Running
 
-_LARGE_DEVICE = 70 * GIB  # vLLM's own bound for its larger defaults
+_STEP = (("max_num_seqs", 256), ("max_num_batched_tokens", 2048))  # with the smallest defaults
+_NEWEST = (99, 0)
 _VOCAB_PAD = 64  # vLLM rounds the vocabulary up to this before it shares it
 _CHUNKED_ABOVE = 32_768  # vLLM's V0 engine computed a prompt in one step up to this max_model_len
 _LONGEST = 1 << 31
@@ -58,12 +62,14 @@ class Setting:
     def batch(self, model: Model) -> tuple[int, int]:
         """(requests, tokens) of a step. vLLM's defaults of a server grow with the device, but not on an A100, where
         they cost throughput (vllm-project/vllm pull request 17885)."""
-        large = self.gpu.memory_bytes >= _LARGE_DEVICE and not self.gpu.name.startswith("A100")
-        seqs = self.max_num_seqs or (1024 if large and not self.behaviour.whole_prompts else 256)
-        length = self.length(model)
         if self.behaviour.whole_prompts:
-            return seqs, self.max_num_batched_tokens or (2048 if length > _CHUNKED_ABOVE else max(length, 2048))
-        return seqs, self.max_num_batched_tokens or (8192 if large else 2048)
+            length = self.length(model)
+            tokens = 2048 if length > _CHUNKED_ABOVE else max(length, 2048)
+            return self.max_num_seqs or 256, self.max_num_batched_tokens or tokens
+        running = Running("vllm", ".".join(map(str, self.version or _NEWEST)), api="V1")
+        host = Host(self.gpu.memory_bytes / GIB, self.gpu.name)
+        seqs, tokens = (int(default_of(running, knob, host) or least) for knob, least in _STEP)
+        return self.max_num_seqs or seqs, self.max_num_batched_tokens or tokens
 
 
 def check(model: Model, setting: Setting) -> None:

@@ -29,8 +29,10 @@ from infradoc_rules.summaries import (
     runtime,
     scrapes,
     serving,
+    slot,
     slots,
     start,
+    train_memory,
     training,
 )
 
@@ -47,6 +49,8 @@ SUMMARIES: tuple[Summary, ...] = (
     collectives.summary,
     hangs.summary,
     training.summary,
+    train_memory.summary,
+    slot.summary,
     quality.summary,
     scrapes.summary,
     serving.summary,

@@ -18,13 +18,14 @@ from dataclasses import replace
 
 from infradoc_rules.model import Event, Fact, Value
 from infradoc_rules.sizing.from_facts import CONFIG, gpu_in, implied_gpu, model_in, setting_in
-from infradoc_rules.sizing.gpus import GIB, Gpu
+from infradoc_rules.sizing.gpus import Gpu
 from infradoc_rules.sizing.model import Model, SizingError
 from infradoc_rules.sizing.parts import logit_bytes, step_bytes
 from infradoc_rules.sizing.printed import Adjusted, Printed, adjusted
 from infradoc_rules.sizing.setting import Setting, check
 from infradoc_rules.summaries.account_fits import fits, more_gpus
 from infradoc_rules.summaries.start import attempts
+from infradoc_rules.units import GIB
 
 # Engines whose memory is a share of the device with the KV cache in what is left of it.
 _SHARED_OUT = frozenset({"vllm"})

@@ -2,7 +2,7 @@
 
 Facts: client.shares_prefixes, bench.ttft?, bench.served_share?, bench.mode_slowdown (a kind of request against another
 at the same concurrency), bench.token_seconds?, gaps.stalls, gaps.longest?, gaps.prompts, request.validation_share?,
-request.validation_seconds?, request.queue_share?.
+request.validation_seconds?, request.queue_share?, ttft.outside_seconds?, ttft.outside_share? (of metrics pages).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     yield from _bench(runs, facts)
     yield from _gaps(runs, events, facts)
     yield from _requests(events)
+    yield from _outside(facts)
 
 
 def _bench(runs: Sequence[Event], facts: Mapping[str, Fact]) -> Iterator[Fact]:
@@ -76,12 +77,17 @@ def _gaps(runs: Sequence[Event], events: Sequence[Event], facts: Mapping[str, Fa
             gap = number(event.fields.get(name))
             if usual and gap is not None and gap >= max(times * usual, least) and (worst is None or gap > worst[1]):
                 worst = (event, gap)
-    yield Fact("gaps.stalls", worst is not None, "derived", worst[0].source if worst else None)
-    if worst is not None:
-        yield Fact("gaps.longest", worst[1], "derived", worst[0].source)
+    usual, gap = (fact(facts, f"metrics.llm_inter_token_latency_seconds.{end}") for end in ("p50", "p99"))
+    counted = usual is not None and gap is not None and gap >= max(10 * usual, 0.5)
+    place = facts["metrics.llm_inter_token_latency_seconds.p99"].source if counted else None
+    place = worst[0].source if worst else place
+    yield Fact("gaps.stalls", worst is not None or counted, "derived", place)
+    if worst is not None or counted:
+        yield Fact("gaps.longest", worst[1] if worst is not None else gap or 0.0, "derived", place)
     long = [event for event in events if _prompt_tokens(event) >= _LONG_PROMPT]
     mixed = facts.get("client.mixed_lengths")
     told = mixed is not None and mixed.value is True
+    told = told or (fact(facts, "metrics.llm_request_prompt_tokens.mean") or 0.0) >= _LONG_PROMPT
     yield Fact("gaps.prompts", bool(long) or told, "derived", long[0].source if long else None)
 
 
@@ -110,6 +116,20 @@ def _requests(events: Sequence[Event]) -> Iterator[Fact]:
             place = known[-1][2].source
             yield Fact(f"request.{part}_share", median(took / total for took, total, _ in known), "derived", place)
             yield Fact(f"request.{part}_seconds", median(took for took, _, _ in known), "derived", place)
+
+
+def _outside(facts: Mapping[str, Fact]) -> Iterator[Fact]:
+    """How much of the time to the first token the engine does not know of: neither its queue nor its prefill."""
+    first = fact(facts, "metrics.llm_time_to_first_token_seconds.mean")
+    stages = []
+    for stage in ("queue", "prefill"):
+        total, count = (fact(facts, f"metrics.llm_request_stage_seconds_{end}.{stage}") for end in ("sum", "count"))
+        stages.append(total / count if total is not None and count else None)
+    inside = sum(stage for stage in stages if stage is not None)
+    if first and None not in stages:
+        place = facts["metrics.llm_time_to_first_token_seconds.mean"].source
+        yield Fact("ttft.outside_seconds", max(first - inside, 0.0), "derived", place)
+        yield Fact("ttft.outside_share", max(first - inside, 0.0) / first, "derived", place)
 
 
 def _any(event: Event, *names: str) -> float | None:

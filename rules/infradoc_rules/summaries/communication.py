@@ -15,6 +15,8 @@ from infradoc_rules.summaries.links import Account, isolated, nodes_of, ranks_of
 _OWN = frozenset({"nccl_transport", "nccl_ready", "nccl_network", "topology_link", "p2p_disabled", "nccl_bandwidth"})
 _FABRIC_GPUS = lazy(r"(?i)SXM|HGX|\b[HB][12]00\b|\bH800\b|\bA800\b|\bGB200\b")
 _IPOIB = lazy(r"(?:^|[\]\s])ib[\w-]*:")
+_PORTS = lazy(r"\[\d+\]([\w.-]+):")
+_FASTER = 4  # times; two ports of like speed are a matter of taste
 _VIRTUAL = lazy(r"\](?:docker|virbr|br-|veth|tailscale|tun|wg|cni|flannel)")
 
 
@@ -128,7 +130,8 @@ def _network(account: Account, event: Event, rdma: bool) -> tuple[str, Event | N
             return ("ib_disabled" if off else "ib_not_used"), event
         virtual = [e for e in account.named("nccl_network") if _VIRTUAL.search(str(e.fields.get("detail", "")))]
         only = [e for e in virtual if str(e.fields.get("detail")).count("[") == 1]
-        return ("wrong_interface", only[0]) if only else ("none", None)
+        slow = only[0] if only else _slow_port(account)
+        return ("wrong_interface", slow) if slow is not None else ("none", None)
     if "AWS" in net or "Libfabric" in net:
         lacking = [e for e in account.named("nccl_network") if e.fields.get("detail") == "EFA"]
         return ("ib_not_used", lacking[0]) if lacking else ("none", None)
@@ -142,3 +145,23 @@ def _network(account: Account, event: Event, rdma: bool) -> tuple[str, Event | N
         if lacking and not any("GDRDMA" in path for path in paths):
             return "gdr_off", lacking[0]
     return "none", None
+
+
+def _slow_port(account: Account) -> Event | None:
+    """The line in which NCCL takes one port for its sockets although the host has a far faster one."""
+    speeds: dict[str, int] = {}
+    name = ""
+    for event in account.named("nccl_network"):
+        detail = str(event.fields.get("detail", ""))
+        if event.fields.get("net") == "port":
+            name = detail
+        elif event.fields.get("net") == "port-speed" and name and detail.isdigit():
+            speeds[name] = int(detail)
+    for event in account.named("nccl_network"):
+        if event.fields.get("net") != "Socket" or event.fields.get("found") is not True:
+            continue
+        taken = _PORTS.findall(str(event.fields.get("detail", "")))
+        used = [speeds[port] for port in taken if port in speeds]
+        if used and max(speeds.values()) >= _FASTER * max(used):
+            return event
+    return None

@@ -18,8 +18,9 @@ from infradoc_rules.summaries.load import fact
 from infradoc_rules.values import number
 
 _FRONT = lazy(
-    r"(?i)api[_ ]?serv|^vllm$|tokenizer_?m|sglang::(?:de)?tok|detokenizer|uvicorn|gunicorn|hypercorn|router"
-    r"|orchestrator|litellm|proxyactor|serve:|http|openai|frontend|vllm serve|lmdeploy serve|trtllm-serve|envoy|nginx"
+    r"(?i)api[_ ]?serv|launch_server|^vllm$|tokenizer_?m|sglang::(?:de)?tok|detokenizer|uvicorn|gunicorn|hypercorn"
+    r"|router|orchestrator|litellm|proxyactor"
+    r"|serve:|http|openai|frontend|vllm serve|lmdeploy serve|trtllm-serve|envoy|nginx"
 )
 _ENGINE = lazy(
     r"(?i)engine_?cor|schedul|worker|pt_main_thread|model_?server|text-generation-server|rank|llama-server|ollama_llama|executor"
@@ -64,6 +65,11 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     if spare is not None:
         yield Fact("cpu.threads_left_out", spare[0], "derived", spare[1])
     share = fact(facts, "cgroup.throttled_share")
+    counted = next((event for event in reversed(events) if event.name == "cpu_throttled"), None)
+    periods = number(counted.fields.get("periods")) if counted is not None else None
+    if share is None and counted is not None and periods:
+        told = (number(counted.fields.get("throttled")) or 0.0) / periods
+        yield Fact("cpu.throttled_share", told, "derived", counted.source)
     if share is not None:
         yield Fact("cpu.throttled_share", share, "derived", facts["cgroup.throttled_share"].source)
     yield from _processes(events, limit or visible)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.values import number
 
 _OPPOSITE = {
     "sglang.disable_radix_cache": "prefix_caching",
@@ -22,6 +23,9 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     said = facts.get("graphs.off_said")
     if said is not None and "enforce_eager" not in facts:
         yield Fact("enforce_eager", True, "log", said.source)
+    sizes = facts.get("cuda_graph_max_bs")
+    if said is None and sizes is not None and number(sizes.value) == 0 and "enforce_eager" not in facts:
+        yield Fact("enforce_eager", True, "derived", sizes.source)
     for printed, knob in _OPPOSITE.items():
         fact = facts.get(printed)
         if fact is not None and isinstance(fact.value, bool):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.collectives import all_at_the_first, is_root_error
 from infradoc_rules.summaries.links import ranks_of
@@ -12,6 +13,12 @@ _RING_WAITS = 3  # one line a minute; fewer occur while weights load or kernels 
 _DETOUR = 0.5  # of the rate without peer access; a direct copy is never slower than one with a stop on the way
 _SPINNING = 0.9  # utilization of a kernel that waits in a loop
 _AT_WORK = 0.5  # of the power limit; waiting takes a fraction
+_SENTENCE = lazy(r"[.;!?。；！](?:\s|$)|[。；]")
+_WORKS = lazy(
+    r"(?i)\b(?:works?|worked|working|trains?|runs? (?:fine|ok|well|through)|runs$|fixe[sd]|fix|solve[sd]?|resolve[sd]?"
+    r"|helps?|helped|fine|okay|ok|completes?|passes|finishes)\b|解决|正常|可以|好了"
+)
+_FAILS = lazy(r"(?i)\bnot?\b|n't\b|\bstill\b|\balso hangs?\b|\bhangs? (?:as well|too|again)\b|仍|还是|没有|不行")
 _PROGRESS = frozenset({"train_step", "request_finished", "nccl_bandwidth", "engine_ready", "stats_line"})
 _FATAL = frozenset({"cuda_oom", "kv_no_memory", "weights_do_not_fit", "memory_below_request", "host_oom_kill", "xid"})
 
@@ -44,6 +51,9 @@ def _hang(
     slow = next((event for event in events if event.name == "p2p_bandwidth" and _slower_as_peers(event)), None)
     if slow is not None:
         return "slow", slow
+    told = next((event for event in events if is_told_cure(event)), None)
+    if told is not None and not any(event.name in _PROGRESS or event.name in _FATAL for event in events):
+        return "stalled", told
     if not _peers(events, facts):
         return None, None
     if facts.get("topo.nvlink") is not None and facts["topo.nvlink"].value is True:
@@ -69,7 +79,14 @@ def _peers(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
         nodes = facts.get("comm.nodes")
         return nodes is None or nodes.value == 1
     size = facts.get("tensor_parallel_size")
+    if "nccl.version" in facts and size is None:  # all devices of the host spin
+        return _number(facts, "gpu.count") > 1 and _number(facts, "gpu.utilization") >= _SPINNING
     return "nccl.version" in facts and size is not None and isinstance(size.value, int) and size.value > 1
+
+
+def _number(facts: Mapping[str, Fact], name: str) -> float:
+    fact = facts.get(name)
+    return float(fact.value) if fact is not None and isinstance(fact.value, int | float) else 0.0
 
 
 def _devices(facts: Mapping[str, Fact]) -> int:
@@ -99,6 +116,14 @@ def _cured(events: Sequence[Event], timeouts: Sequence[Event], system: str | Non
     after = any(event.name in _PROGRESS and event.order > off.order for event in events)
     stall = _stall(before, [event for event in timeouts if event.order < off.order], system) if after else None
     return stall if any(event.name in ("nccl_ready", "nccl_transport") for event in before) else None
+
+
+def is_told_cure(event: Event) -> bool:
+    """Whether a line says in words that it works without peer copies: a note on another run, no setting of this one."""
+    if event.name != "nccl_setting" or event.fields.get("name") != "NCCL_P2P_DISABLE" or not _is_one(event):
+        return False
+    said = next((part for part in _SENTENCE.split(event.text or "") if "NCCL_P2P_DISABLE" in part), "")
+    return _WORKS.search(said) is not None and _FAILS.search(said) is None
 
 
 def _is_off(event: Event) -> bool:

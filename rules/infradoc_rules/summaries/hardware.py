@@ -153,7 +153,8 @@ def _why(device: _Seen, works: bool) -> str:
         return ""
     if used is not None and max(device.values("utilization")) < _BUSY:
         return ""
-    if used is None and not works:
+    # A device that slows down for heat or a brake works; for the other reasons somebody has to say so.
+    if used is None and not works and not device.held((*_HEAT, "power_brake")):
         return ""
     slow = clock is None or clock < _HEAT_CLOCK
     if device.held(("power_brake",)) and slow:

@@ -99,7 +99,9 @@ def _cuts(
     cut = [e for e in by_name.get("request_truncated", ()) if e.fields.get("part") != "output" or _far_below(e)]
     kept = [] if asked else cut
     shifts = sum(event.repeat for event in by_name.get("context_shifted", ()))
-    short = not asked and _fewer_than_sent(sent, answers, facts, system)
+    # A client's own count of an answer need not say why it ended; llama.cpp's phases leave out what was cached.
+    told = [e for e in by_name.get("request_finished", ()) if "output_tokens" in e.fields and "phase" not in e.fields]
+    short = not asked and _fewer_than_sent(sent, told, facts, system)
     place = _place(kept) or _place(by_name.get("context_shifted", []))
     # One request that runs on shifts its slot many times; a shift is no request.
     number = sum(event.repeat for event in kept) + (1 if shifts and not kept else 0) + (1 if short and not kept else 0)

@@ -13,6 +13,8 @@ from infradoc_rules.summaries.runs import Run
 _AS_FACTOR = (0.8, 1.25)
 _PLAUSIBLE = 13.0  # a fresh model starts at the logarithm of its vocabulary: 12.2 for 200,000 tokens
 _LEAST = 0.2
+_SAME_EPOCH = 0.02
+_CLEAR, _NEAR = 3, 1.15  # two runs of the same accumulation differ by no such factor by chance
 _BEFORE_OVERFIT = 1.0  # epochs; later a low training loss is memory
 _SAME_POWER = (0.6, 1.5)  # loss ratio = accumulation ratio to this power: 1 when losses are added up, 0 when averaged
 
@@ -78,6 +80,13 @@ def _against_held_out(run: Run) -> tuple[str, float, Event] | None:
     return found[0] if same else None
 
 
+def _same_time(first: Run, second: Run) -> bool:
+    """Whether both runs logged their first loss at one epoch: a run that goes on starts with a lower one."""
+    epochs = [run.steps[0].fields.get("epoch") for run in (first, second)]
+    one, two = (float(epoch) if isinstance(epoch, int | float) else None for epoch in epochs)
+    return one is not None and two is not None and abs(one - two) <= _SAME_EPOCH
+
+
 def _loss_power(first: Run, second: Run, named: Sequence[int]) -> float | None:
     """log(loss ratio) / log(accumulation ratio) at the first step; None where it cannot be formed.
 
@@ -88,7 +97,10 @@ def _loss_power(first: Run, second: Run, named: Sequence[int]) -> float | None:
         return None
     ours, theirs = first.accumulation, second.accumulation
     if ours is not None and theirs is not None:
-        return math.log(one / two) / math.log(ours / theirs) if ours != theirs else None
+        if ours == theirs:  # the same run with two versions of the trainer
+            same = ours >= _CLEAR and _same_time(first, second)
+            return 1.0 if same and 1 / _NEAR <= max(one / two, two / one) / ours <= _NEAR else None
+        return math.log(one / two) / math.log(ours / theirs)
     if ours is None and theirs is None and len(named) == 2:
         return abs(math.log(one / two)) / math.log(named[0] / named[1])
     return None

@@ -26,6 +26,7 @@ _NUMBERS = (
 _SHARED = 0.05  # of the device; a display or a monitoring agent holds less
 _FRAGMENTED = 2.0  # times the request held but not allocated: there was room, only not in one piece
 _FRAGMENTED_SHARE = 0.03  # of the device
+_MOSTLY = 0.6  # of the device
 # Functions and files of a model's image, video and audio parts, as vLLM, SGLang and transformers name them.
 _MM_WORDS = (
     "image",
@@ -136,7 +137,16 @@ def _phase(first: Event, numbers: Mapping[str, Value], run: Sequence[Event], rea
     before = {event.name for event in run if event.order < first.order}
     if first.phase in ("serving", "ready", None) and "model_loaded" in before and "kv_allocated" not in before:
         return "profile"  # the model ran, but nothing was there yet to serve with: it ran for the profile
+    started = "launched" in before and not before & {"model_loaded", "kv_allocated"}
+    if first.phase in ("launch", None) and started and _mostly_own(numbers):
+        return "load_weights"  # a log without a line on loading: nothing else has taken that much by then
     return first.phase or "launch"
+
+
+def _mostly_own(numbers: Mapping[str, Value]) -> bool:
+    """Whether this process itself had been given most of the device when it was refused more."""
+    own, total = numbers.get("allocated_bytes"), numbers.get("total_bytes")
+    return isinstance(own, int) and isinstance(total, int) and own >= _MOSTLY * total > 0
 
 
 def _phase_of_frames(first: Event, run: Sequence[Event]) -> str | None:

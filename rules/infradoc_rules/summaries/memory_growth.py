@@ -36,6 +36,8 @@ _IMAGES = lazy(
     r"(?i)\bvl\b|-vl|vision|llava|pixtral|internvl|minicpm-[vo]|phi-\d.*(?:vision|multimodal)|omni|mllama|ovis|molmo"
 )
 
+_HOST = "host"  # the name of what `free` says is taken
+
 Points = list[tuple[float | None, float]]
 
 
@@ -66,7 +68,9 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
         limit = number(rows[-1].fields.get("total_bytes" if device else "limit_bytes"))
         if limit and last > first:
             yield Fact("growth.hours_left", max(limit - last, 0.0) / ((last - first) / hours), "derived", place)
-    leaks = _leaks(points, hours) and _constant_load(events, facts) and (not device or _as_busy(rows, hours))
+    # What all of a host's programs hold also rises while a model is read: without times that cannot be told apart.
+    told = name != _HOST or hours is not None
+    leaks = told and _leaks(points, hours) and _constant_load(events, facts) and (not device or _as_busy(rows, hours))
     yield Fact("growth.leaks", leaks, "derived", place)
 
 

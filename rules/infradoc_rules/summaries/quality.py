@@ -19,9 +19,9 @@ _OWN = frozenset(
 _HALF = frozenset({"float16", "half", "fp16", "torch.float16"})
 _NONE = frozenset({"", "none", "null", "auto", "false"})
 _NAMED = lazy(
-    r"(?i)(?:^|[-_./])(awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|bnb|q[2-8]_\w+|quantized)(?:$|[-_./])"
+    r"(?i)(?:^|[-_./])(awq|gptq|fp8|int8|int4|w4a16|w8a8|w4a8|nvfp4|mxfp4|bnb|i?q[1-8]_\w+|quantized)(?:$|[-_./])"
 )
-_FITTED = lazy(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[2-4]")
+_FITTED = lazy(r"(?i)awq|gptq|marlin|int4|int8|w4a|w8a8|nvfp4|mxfp4|smooth|compressed|modelopt|exl|q[1-4]")
 _KV_BITS = lazy(r"^(?:fp8\w*|float8\w*|int8|int4|q[45]_\w+|[48]|fp4\w*|nvfp4|turboquant\w*)$")
 _KV_LABEL = lazy(
     r"(?i)kv[_ -]?cache(?:_dtype)?[ =:_-]*(?:fp8|e[45]m\d|int8|int4|q[458]_)|\b(?:fp8\w*|int8|int4|q[458]_\d)[ _-]kv\b"
@@ -126,18 +126,34 @@ def _drop(events: Sequence[Event]) -> tuple[float | None, Event | None]:
 
 
 def _formatted(events: Sequence[Event]) -> list[Event]:
-    """The scores; those of a tool that first names the format of the weights know whether they are the reference."""
+    """The scores; those of a tool that first names its formats know whether they are the reference.
+
+    The format of the cache is what differs where runs with the same weights have several.
+    """
+    caches = _caches(events)
     rows: list[Event] = []
-    form = ""
+    form = cache = ""
     for event in events:
         if event.name == "model_format":
-            form = str(event.fields["format"])
+            form, cache = str(event.fields["format"]), ""
+        elif event.name == "kv_allocated" and event.fields.get("dtype"):
+            cache = str(event.fields["dtype"])
         elif event.name == "eval_score":
-            if form and "quantized" not in event.fields and "reference" not in event.fields:
-                known: dict[str, Value] = {"model": form, "quantized": _WHOLE.match(form) is None}
+            if "quantized" not in event.fields and "reference" not in event.fields and (form or cache):
+                label, quantized = form, _WHOLE.match(form) is None
+                if len(caches) > 1 and cache:
+                    label, quantized = f"kv_cache={cache}", _KV_BITS.match(cache) is not None
+                known: dict[str, Value] = {"model": label, "quantized": quantized}
                 event = replace(event, fields={**event.fields, **known})
             rows.append(event)
     return rows
+
+
+def _caches(events: Sequence[Event]) -> set[str]:
+    """The formats of the cache in the runs of one format of weights; empty where the weights differ as well."""
+    if len({event.fields.get("format") for event in events if event.name == "model_format"}) > 1:
+        return set()
+    return {str(e.fields["dtype"]) for e in events if e.name == "kv_allocated" and e.fields.get("dtype")}
 
 
 def _cause(
@@ -172,13 +188,14 @@ def _is_unscaled(events: Sequence[Event], facts: Mapping[str, Fact], method: str
     computed = facts.get("calculate_kv_scales")
     if computed is not None and computed.value is True:
         return False
-    labels = [str(event.fields.get("model", "")) for event in events if event.name == "eval_score"]
-    if labels and all(_KV_LABEL.search(label) for label in labels):
+    labels = [str(event.fields.get("model", "")) for event in _formatted(events)]
+    if labels and all(_KV_LABEL.search(label) or label.startswith("kv_cache=") for label in labels):
         return True  # what is compared differs in the cache alone, whatever the weights are
     if method is None and any(_KV_LABEL.search(label) for label in labels):
         return True
     value = str(facts["kv_cache_dtype"].value).lower() if "kv_cache_dtype" in facts else ""
-    return method is None and _KV_BITS.match(value) is not None
+    # Weights of five bits and more, or of a format without fitted scales, are not what breaks an answer.
+    return (method is None or _FITTED.search(method) is None) and _KV_BITS.match(value) is not None
 
 
 def _some_sound(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:

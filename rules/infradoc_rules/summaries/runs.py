@@ -33,6 +33,12 @@ class Run:
         values = [value for step in self.steps if (value := _number(step, name)) is not None]
         return statistics.median(values) if values else None
 
+    @property
+    def step_seconds(self) -> float | None:
+        """The median time of an optimizer step: as logged, or from the rate that a run is summed up with."""
+        rate = self.median("steps_rate")
+        return self.median("seconds") or (1 / rate if rate else None)
+
 
 def steps_once(events: Sequence[Event]) -> list[Event]:
     """The events with what several patterns say of one logged step joined, and without losses on held-out data."""

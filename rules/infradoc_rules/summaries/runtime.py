@@ -121,6 +121,7 @@ def _on_cpu(facts: Mapping[str, Fact]) -> bool:
 def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Iterator[Fact]:
     busy = [sample for sample in samples(events, facts) if sample.busy]
     if not busy:
+        yield from _by_requests(events, facts)
         return
     place = busy[-1].event.source
     queue = [s for s in busy if (s.waiting or 0) > 0]
@@ -160,6 +161,15 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     few = few and chosen is None
     yield Fact("serving.few_steady", _true(facts, "serving.steady") and few, "derived", place)
     yield Fact("serving.eager_costs", _eager_costs(events), "derived", place)
+
+
+def _by_requests(events: Sequence[Event], facts: Mapping[str, Fact]) -> Iterator[Fact]:
+    """serving.slow_decode where the server prints requests instead of its state (TGI)."""
+    rows = [event for event in events if event.name == "request_finished"]
+    times = [value for event in rows if (value := number(event.fields.get("seconds_per_token")))]
+    if len(times) >= 3:
+        slow = median(times) > 1 / _SLOW_TOKENS and not _on_cpu(facts)
+        yield Fact("serving.slow_decode", slow, "derived", rows[-1].source)
 
 
 def _chosen(events: Sequence[Event], facts: Mapping[str, Fact], batch: float) -> str | None:

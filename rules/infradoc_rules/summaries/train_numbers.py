@@ -24,7 +24,9 @@ def numbers(events: Sequence[Event]) -> Iterable[Fact]:
     verdict = "sound" if steps else "unknown"
     scaler, event = _scaler(events, overflow)
     lost = next((event for event in overflow if event.fields.get("what") in ("eval", "fatal")), None)
-    if tail >= _BAD_TAIL:
+    # Of a progress bar only the last state is left: one NaN, and no step that was sound.
+    only = 0 < tail == len(steps) and isinstance(steps[-1].fields.get("loss"), str)
+    if tail >= _BAD_TAIL or only:
         verdict = "broken"
     elif lost is not None:
         verdict, place = "broken", lost.source
@@ -47,7 +49,8 @@ def _scaler(events: Sequence[Event], overflow: Sequence[Event]) -> tuple[str | N
     if floor is not None:
         return "skipping", floor
     nans = [event for event in overflow if event.fields.get("what") == "nan"]
-    if len(nans) >= _BAD_TAIL and not _stepped_after(events, nans[-1]):
+    counted = sum(n for event in nans if isinstance(n := event.fields.get("skipped", 1), int))
+    if counted >= _BAD_TAIL and not _stepped_after(events, nans[-1]):
         return "broken", nans[-1]
     scales = [event for event in overflow if event.fields.get("what") == "scale"]
     if scales and scales[-1].fields.get("loss_scale") == 0:
@@ -80,7 +83,7 @@ def _megatron_share(events: Sequence[Event], skips: Sequence[Event]) -> float:
     counted = [event for event in skips if "skipped" in event.fields]
     # An iteration without a step prints no loss; its time is there.
     timed = [event for event in events if event.name == "train_timer" and event.fields.get("name") == "iteration"]
-    steps = [event for event in events if event.name == "train_step"] or timed
+    steps = max([event for event in events if event.name == "train_step"], timed, key=len)
     late = steps[len(steps) // 10 :]
     if not counted or len(late) < _BAD_TAIL:
         return 0.0

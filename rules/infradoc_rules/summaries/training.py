@@ -16,7 +16,7 @@ from infradoc_rules.summaries.loss_scaling import loss_scaling
 from infradoc_rules.summaries.runs import Run, accumulations, runs_of, steps_once
 from infradoc_rules.summaries.train_numbers import numbers
 
-_OWN = frozenset({"train_step", "train_overflow", "train_config", "train_timer"})
+_OWN = frozenset({"train_step", "train_overflow", "train_config", "train_timer", "train_code", "train_profile"})
 _SYNC_POWER = 0.93  # step time ratio to the power of accumulation; communication saved shows as less
 _SHARE = 0.25  # of a micro-step
 
@@ -51,14 +51,15 @@ def _precision(events: Sequence[Event], facts: Mapping[str, Fact]) -> str:
 def _sync(
     events: Sequence[Event], facts: Mapping[str, Fact], runs: Sequence[Run], named: Sequence[int]
 ) -> Iterable[Fact]:
-    """ "every_micro_step" where accumulation saves no communication although there is some to save."""
-    verdict, place = "unknown", None
+    """train.sync: "every_micro_step" where accumulation saves no communication although there is some to save."""
+    verdict, place, told_by = "unknown", None, "times"
     share = _allreduce_share(events)
+    share = share if share is not None else _profiled_share(events, named)
     if share is not None and named and named[0] > 1:
         verdict = "every_micro_step" if share > _SHARE else "sound"
         yield Fact("train.allreduce_share", round(share, 3), "derived")
     for first, second in combinations(runs, 2):
-        power = _time_power(first, second)
+        power = _time_power(first, second, named)
         if power is None or verdict == "every_micro_step":
             continue
         yield Fact("train.step_power", round(power, 3), "derived", first.steps[0].source)
@@ -66,8 +67,20 @@ def _sync(
         place = max(first, second, key=lambda run: run.accumulation or 0).steps[0].source
     if verdict == "unknown" and named and named[0] > 1 and _over_network(facts):
         each = next((e for e in events if e.name == "train_config" and e.fields.get("sync") == "each_batch"), None)
-        verdict, place = ("every_micro_step", each.source) if each is not None else (verdict, place)
+        if each is not None:
+            verdict, place, told_by = "every_micro_step", each.source, "setting"
+    if verdict == "unknown" and _over_network(facts):
+        loop = _undeferred(events)
+        if loop is not None:
+            verdict, place, told_by = "every_micro_step", loop.source, "code"
+    yield Fact("train.sync_by", told_by, "derived", place)
     yield Fact("train.sync", verdict, "derived", place)
+
+
+def _undeferred(events: Sequence[Event]) -> Event | None:
+    """The backward pass of a loop over micro-steps in code, where nothing in it puts the reduction off."""
+    code = {str(e.fields.get("what")): e for e in reversed(events) if e.name == "train_code"}
+    return code["backward"] if {"wrapped", "backward", "window"} <= code.keys() and "deferred" not in code else None
 
 
 def _over_network(facts: Mapping[str, Fact]) -> bool:
@@ -77,12 +90,24 @@ def _over_network(facts: Mapping[str, Fact]) -> bool:
     return several or "train.network" in facts
 
 
-def _time_power(first: Run, second: Run) -> float | None:
+def _time_power(first: Run, second: Run, named: Sequence[int]) -> float | None:
+    """log(step time ratio) / log(accumulation ratio); the longer step is that of the larger one where none is named."""
     ours, theirs = first.accumulation, second.accumulation
-    one, two = first.median("seconds"), second.median("seconds")
+    one, two = first.step_seconds, second.step_seconds
+    if ours is None and theirs is None and len(named) == 2 and one and two and min(one, two) > 0:
+        return abs(math.log(one / two)) / math.log(named[0] / named[1])
     if ours is None or theirs is None or ours == theirs or not one or not two or min(one, two) <= 0:
         return None
     return math.log(one / two) / math.log(ours / theirs)
+
+
+def _profiled_share(events: Sequence[Event], named: Sequence[int]) -> float | None:
+    """The share of a profiled optimizer step, where the reductions are a multiple of its micro-steps."""
+    if not named or named[0] < 2:
+        return None
+    rows = [event.fields for event in events if event.name == "train_profile"]
+    shares = [float(row["share"]) for row in rows if row["calls"] and row["calls"] % named[0] == 0]
+    return max(shares) if shares and max(shares) > _SHARE else None
 
 
 def _allreduce_share(events: Sequence[Event]) -> float | None:

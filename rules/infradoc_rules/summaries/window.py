@@ -4,6 +4,7 @@ length.window?          the limit in force, in tokens
 length.longest?         the longest request seen (prompt + output)
 length.oversized?       window over the longest request, of at least LEAST_REQUESTS requests or a mean of many
 length.room?            requests of the full window that fit at once
+length.squeezed         the context takes memory that layers need: some run on the CPU
 length.pressed          requests wanted more room than the window left
 """
 
@@ -13,10 +14,13 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.patterns.sizes import number_of as number_from
 from infradoc_rules.values import number
 
 LEAST_REQUESTS = 5  # below it the longest one says nothing on the others
 _FEW, _FAR = 3, 16.0  # unless the window is so many times the longest of so many
+_ONE, _FARTHER = 1, 64.0
+_MUCH = 2 << 30  # bytes of a context that a layer's worth of weights does not come near
 _SPREAD = 3.0  # the longest over the mean, where only that is known
 _FULL = 0.9  # of the KV pool
 _FEW_SEQS = 8  # a batch limit so low was chosen for requests of the full window
@@ -34,6 +38,7 @@ def oversized(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact], sys
         yield Fact("length.longest", round(longest), "derived")
     if window and longest:
         yield Fact("length.oversized", window / longest, "derived")
+    yield Fact("length.squeezed", _squeezed(by_name, facts), "derived", _source(by_name, "layers_placed"))
     room = _room(by_name, facts, window, system)
     if room is not None:
         yield Fact("length.room", room, "derived")
@@ -55,8 +60,9 @@ def _longest(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact], wind
     totals = [total for e in by_name.get("request_finished", ()) if (total := total_of(e)) is not None]
     slots = [tokens for e in by_name.get("slot_released", ()) if (tokens := number_of(e, "tokens")) is not None]
     for seen in (totals, slots):
-        if len(seen) >= LEAST_REQUESTS or (len(seen) >= _FEW and window is not None and window >= _FAR * max(seen)):
-            return max(seen)
+        for least, times in ((LEAST_REQUESTS, 0.0), (_FEW, _FAR), (_ONE, _FARTHER)):
+            if len(seen) >= least and (times == 0.0 or (window is not None and window >= times * max(seen))):
+                return max(seen)
     for event in by_name.get("bench_result", ()):
         lengths = [number_of(event, name) for name in ("prompt_tokens", "output_tokens")]
         known = [length for length in lengths if length is not None]
@@ -65,6 +71,23 @@ def _longest(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact], wind
     mean = [facts.get(f"metrics.llm_request_{part}_tokens.mean") for part in ("prompt", "output")]
     values = [fact.value for fact in mean if fact is not None and isinstance(fact.value, int | float)]
     return _SPREAD * sum(values) if len(values) == 2 and sum(values) > 0 else None
+
+
+def _squeezed(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact]) -> bool:
+    """Whether layers are left on the CPU beside a large context on the device."""
+    places = by_name.get("layers_placed", [])
+    if not places or (number_of(places[-1], "placed") or 0) >= (number_of(places[-1], "layers") or 0):
+        return False
+    held = [size for e in by_name.get("kv_allocated", ()) if (size := number_of(e, "bytes")) is not None]
+    buffers = [e for e in by_name.get("memory_buffer", ()) if str(e.fields.get("what")) == "KV"]
+    held.append(sum(number_of(e, "bytes") or 0.0 for e in buffers if str(e.fields.get("device")) != "CPU"))
+    named = facts.get("window.kv_bytes")
+    return max([*held, number_from(str(named.value)) if named is not None else 0.0]) >= _MUCH
+
+
+def _source(by_name: Mapping[str, list[Event]], name: str) -> str | None:
+    found = by_name.get(name)
+    return found[-1].source if found else None
 
 
 def _pressed(by_name: Mapping[str, list[Event]], facts: Mapping[str, Fact], system: str | None) -> Event | None:

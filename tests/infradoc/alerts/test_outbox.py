@@ -109,5 +109,5 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"The alerts' folder .* cannot be used: .*\. Set \[alerts\] state"):
+    with pytest.raises(StoreError, match=r"The alerts' database .* cannot be used: .*\. Set \[alerts\] state"):
         Database(tmp_path / "file")

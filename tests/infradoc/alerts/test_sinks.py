@@ -207,6 +207,17 @@ def test_pagerduty_triggers_resolves_and_tells_changes(
     assert body["payload"]["custom_details"]["verdict"] == "fixed"
 
 
+@pytest.mark.parametrize("path", ["", "/", "/v2/enqueue", "/v2/enqueue/", "/v2/change/enqueue"])
+def test_pagerduty_takes_the_address_of_its_documents(
+    write_config: Callable[[str], Any], message: Make, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("KEY", "k" * 32)
+    url = f"https://events.eu.pagerduty.com{path}"
+    config = write_config(f'[alerts.sinks.a]\nkind = "pagerduty"\nurl = "{url}"\nkey_env = "KEY"\n')
+    request = make_sink(config.sinks["a"]).request(message(), 1.0)
+    assert request.url == "https://events.eu.pagerduty.com/v2/enqueue"
+
+
 CLOUD_EVENT = {
     "type": "object",
     "required": ["specversion", "id", "source", "type", "time", "datacontenttype", "data"],
@@ -324,10 +335,27 @@ def test_bodies_have_the_shape_of_their_service(
         ("slack", 200, {}, b"ok", "delivered", None),
         ("slack", 200, {}, b"<html>login</html>", "retry", None),
         ("slack", 404, {}, b"no_service", "disable", None),
+        ("slack", 403, {}, b"action_prohibited", "disable", None),
+        ("slack", 400, {}, b"channel_not_found\n", "disable", None),
+        ("slack", 410, {}, b"channel_is_archived", "disable", None),
+        ("slack", 500, {}, b"rollup_error", "retry", None),
+        ("slack", 400, {}, b"user_not_found", "dead", None),
+        ("slack", 200, {}, b'{"ok":true}', "delivered", None),
+        ("slack", 200, {}, b'{"ok":false,"error":"invalid_blocks"}', "dead", None),
+        ("slack", 200, {}, b'{"ok":false,"error":"invalid_token"}', "disable", None),
+        ("slack", 200, {"Retry-After": "7"}, b'{"ok":false,"error":"ratelimited"}', "retry", 7.0),
+        ("slack", 400, {}, b'{"ok":true}', "dead", None),
         ("slack", 400, {}, b"invalid_payload", "dead", None),
         ("slack", 429, {"Retry-After": "30"}, b"", "retry", 30.0),
         ("feishu", 200, {}, b'{"StatusCode":0,"StatusMessage":"success"}', "delivered", None),
         ("feishu", 200, {}, b'{"code":19021,"msg":"sign match fail"}', "dead", None),
+        ("feishu", 200, {}, b'{"StatusCode":0,"StatusMessage":"","code":19022,"msg":"Ip Not Allowed"}', "dead", None),
+        ("feishu", 200, {}, b'{"code":19024,"msg":"Key Words Not Found"}', "dead", None),
+        ("feishu", 200, {}, b'{"code":19007,"msg":"Bot Not Enabled"}', "disable", None),
+        ("feishu", 200, {}, b'{"code":9499,"msg":"too many request"}', "retry", 60.0),
+        ("feishu", 400, {}, b'{"code":9499,"msg":"frequency limited psm[lark.oapi]"}', "retry", 60.0),
+        ("feishu", 200, {}, b'{"code":2200,"msg":"internal error"}', "retry", None),
+        ("feishu", 400, {}, b'{"code":0}', "dead", None),
         ("feishu", 200, {}, b'{"code":19001,"msg":"access token invalid"}', "disable", None),
         ("feishu", 200, {}, b'{"code":11232,"msg":"frequency limited"}', "retry", 60.0),
         ("feishu", 400, {}, b'{"code":230020,"msg":"chat rate limit"}', "retry", 60.0),
@@ -338,9 +366,24 @@ def test_bodies_have_the_shape_of_their_service(
         ("feishu", 200, {}, b'{"code":{}}', "retry", None),
         ("dingtalk", 200, {}, b'{"errcode":410100,"errmsg":"too fast"}', "retry", 600.0),
         ("dingtalk", 200, {}, b'{"errcode":310000,"errmsg":"sign not match"}', "dead", None),
+        (
+            "dingtalk",
+            200,
+            {},
+            b'{"errcode":130101,"errmsg":"send too fast, exceed 20 times"}',
+            "retry",
+            600.0,
+        ),
+        ("dingtalk", 200, {}, b'{"status":1111,"wait":5,"punish":"deny"}', "retry", None),
+        ("dingtalk", 200, {}, b'{"errcode":-1,"errmsg":"busy"}', "retry", None),
+        ("dingtalk", 200, {}, b'{"errcode":430102,"errmsg":"text"}', "dead", None),
+        ("dingtalk", 200, {}, b'{"errcode":300005,"errmsg":"token is not exist"}', "disable", None),
+        ("dingtalk", 200, {}, b'{"errcode":400106,"errmsg":"no robot"}', "disable", None),
         ("dingtalk", 200, {}, b'{"errcode":300001,"errmsg":"token is not exist"}', "disable", None),
         ("wecom", 200, {}, b'{"errcode":45009,"errmsg":"freq"}', "retry", 60.0),
         ("wecom", 200, {}, b'{"errcode":93000,"errmsg":"invalid webhook url"}', "disable", None),
+        ("wecom", 200, {}, b'{"errcode":45033,"errmsg":"too many at once"}', "retry", None),
+        ("wecom", 200, {}, b'{"errcode":93004,"errmsg":"robot stopped"}', "disable", None),
         ("wecom", 200, {}, b'{"errcode":-1,"errmsg":"system busy"}', "retry", None),
         ("wecom", 200, {}, b'{"errcode":40058,"errmsg":"invalid"}', "dead", None),
         ("wecom", 200, {}, b"not json", "retry", None),
@@ -357,6 +400,24 @@ def test_what_answers_mean(
     lines = ('key_env = "KEY"',) if kind == "pagerduty" else ()
     outcome, *_ = send(kind, message(), *lines)
     assert (outcome.fate, outcome.after) == (fate, after), outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "told"),
+    [
+        ("feishu", b'{"code":19021,"msg":"sign match fail"}', "Check secret_env or secret_file of this sink, and this"),
+        ("feishu", b'{"code":19022,"msg":"Ip Not Allowed"}', "Add this machine's address"),
+        ("feishu", b'{"code":19024,"msg":"Key Words Not Found"}', "Make infradoc one of the bot's keywords"),
+        ("dingtalk", b'{"errcode":310000,"errmsg":"keywords not in content"}', "every message has the word infradoc"),
+    ],
+)
+def test_a_refusal_that_a_person_has_to_mend_says_what_to_do(
+    send: Any, receiver: Any, message: Make, kind: str, body: bytes, told: str
+) -> None:
+    receiver.answers(200, body)
+    outcome, *_ = send(kind, message())
+    assert outcome.fate == "dead" and told in outcome.text
+    assert "infradoc" in receiver.got[-1][2].decode(), "the keyword that the sentence names is in the message"
 
 
 @pytest.mark.parametrize("kind", ["webhook", "slack", "wecom", "pagerduty"])

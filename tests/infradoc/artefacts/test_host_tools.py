@@ -130,3 +130,44 @@ def test_captions_in_words_say_when_snapshots_were_taken(read):
 @given(st.text(max_size=200))
 def test_any_caption_is_read_without_an_error(read, text):
     read(f"# {text}\n    PID   RSS CMD\n     33 1048576 engine")
+
+
+def test_top_says_what_memory_and_swap_hold(read):
+    _, known = read(
+        "MiB Mem :  64211.0 total,    512.1 free,  63011.0 used,    688.1 buff/cache\n"
+        "MiB Swap:  32768.0 total,   9012.0 free,  23756.0 used.    611.0 avail Mem"
+    )
+    assert known["host.memory_bytes"] == 64211 << 20
+    assert known["host.available_bytes"] == 611 << 20
+    assert known["host.swap_used_bytes"] == 23756 << 20
+
+
+def test_vmstat_gives_what_moves_after_its_first_row(read):
+    _, known = read(
+        " r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st\n"
+        " 2  9 100 210312  1024  91022 0 0 90211 51100 9021 12011  6  9 12 73  0\n"
+        " 1 11 200 201022  1024  90211 100 50 91022 49022 9120 12210  5 10 11 74  0\n"
+        " 1 11 300 201022  1024  90211 200 150 91022 49022 9120 12210  5 10 11 74  0"
+    )
+    assert known["host.swap_rate"] == 250 * 1024
+    assert known["host.swap_used_bytes"] == 300 << 10
+
+
+def test_mpstat_and_uptime_say_cores_idle_and_load(read):
+    events, facts = read(
+        "Linux 6.8.0 (node7)     11/02/2025      _x86_64_        (4 CPU)\n"
+        "10:10:05     CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle\n"
+        "10:10:10     all   96.10    0.00    3.60    0.00    0.00    0.10    0.00    0.00    0.00    0.20\n"
+        " 10:10:12 up 11 days,  2:01,  1 user,  load average: 14.21, 13.90, 12.02"
+    )
+    host = {key: value for event in events if event.name == "host_usage" for key, value in event.fields.items()}
+    assert host == {"idle": pytest.approx(0.002), "load": 14.21}
+    assert facts["host.cpus"] == 4
+
+
+def test_free_over_time_is_a_series_of_the_host(read):
+    table = "  total  used  free  shared  buff/cache  available\nMem:  {}  1Gi  1Gi  1Gi  1Gi  {}Gi"
+    events, _ = read("\n".join(f"1{n}:00\n" + table.format("31Gi", 29 - 9 * n) for n in range(3)))
+    rows = [event.fields for event in events if event.name == "process_usage"]
+    assert [row["bytes"] >> 30 for row in rows] == [2, 11, 20]
+    assert [row["seconds"] - rows[0]["seconds"] for row in rows] == [0, 3600, 7200]

@@ -62,3 +62,25 @@ def test_what_a_notebook_shows(read, mark):
         ("eval_loss", 100, 1.11321),
         ("eval_loss", 200, 1.05),
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "runs"),
+    [
+        (["2 nodes. accum_steps=1: 0.52 s/step; accum_steps=8: 4.15 s/step"], [(1, 0.52), (8, 4.15)]),
+        (["grad acc 1: 500 ms per step", "grad acc 16: 6500 ms per step"], [(1, 0.5), (16, 6.5)]),
+    ],
+)
+def test_runs_in_a_sentence(read, lines, runs):
+    assert KIND.spans(lines) == [(0, len(lines))]
+    events = read(lines).events
+    assert [(e.fields["accumulation"], e.fields["seconds"]) for e in events] == runs
+
+
+def test_losses_in_a_sentence(read):
+    events = read(["gradient_accumulation_steps=1 -> loss 1.2; gradient_accumulation_steps=16 -> loss 19.1"]).events
+    assert [(e.fields["accumulation"], e.fields["loss"]) for e in events] == [(1, 1.2), (16, 19.1)]
+
+
+def test_one_run_is_no_comparison():
+    assert KIND.spans(["gradient_accumulation_steps=8: 4.15 s/step", "per_device_train_batch_size=2"]) == []

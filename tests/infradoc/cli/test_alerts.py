@@ -16,6 +16,7 @@ import pytest
 from infradoc.alerts.alerting import Alerting
 from infradoc.alerts.config import alerts_config
 from infradoc.alerts.database import Database
+from infradoc.alerts.lease import Lease
 from infradoc.alerts.outbox import Outbox, Result
 from infradoc.cli import app
 from infradoc.config import load_config
@@ -130,6 +131,16 @@ def test_a_switched_off_sink_is_told_and_replay_switches_it_on(run: Run, told: D
     out = run("list")[1]
     assert "switched off: Gone for good. `infradoc alerts replay --sink bad` switches it on." in out
     assert f"{good.id} to good" in out and "HTTP 400" in out
+    code, out, _ = run("replay")
+    assert code == 0 and "bad is switched on again." in out and "1 message queued again, 1 message waits for" in out
+    assert "; the next `infradoc watch` sends what there is." in out
+    outbox.settle(
+        [Result(bad, "disable", time.time(), "Gone for good."), Result(good, "dead", time.time(), "HTTP 400")]
+    )
+    lease = Lease(told.path.parent)
+    assert "; the running `infradoc watch` sends" in run("replay", "--sink", "bad", "--since", "1s")[1]
+    lease.release()
+    outbox.settle([Result(bad, "disable", time.time(), "Gone for good.")])
     code, out, _ = run("replay", "--sink", "bad")
     assert code == 0 and out.splitlines()[0].startswith("0 messages queued") and "bad is switched on again." in out
     assert run("replay", "--since", "1h")[1].startswith("1 message queued again")
@@ -169,7 +180,7 @@ def test_a_silence_of_a_target_that_no_file_names_is_kept_and_told(run: Run, cle
         (("silence", "host=a", "--for", "2h"), "'host' is no label; valid are target, finding, severity."),
         (("silence", "target=~(", "--for", "2h"), "is no pattern that RE2 takes"),
         (("silence", "target=a", "--for", "soon"), "'soon' is no duration"),
-        (("silence", "target=a", "--for", "0s"), "is no time at all"),
+        (("silence", "target=a", "--for", "0s"), "no duration from 1ms"),
         (("silence", "expire"), "Which silence is to end?"),
         (("silence", "expire", "x"), "There is no silence 'x' in force."),
         (("replay", "--sink", "x"), "names no sink 'x'"),

@@ -168,3 +168,46 @@ def test_a_page_of_impossible_values_breaks_no_look(
     watcher = watching(configured(t={"url": server.url}))
     wait_until(lambda: watcher.state.looks >= 8 or bool(watcher.state.error), 15.0)
     assert watcher.state.error is None and watcher.state.up
+
+
+def test_a_server_that_comes_back_was_restarted_only_if_it_says_so(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    def page(started: int) -> bytes:
+        kept = [line for line in vllm_page.splitlines() if not line.startswith(b"process_start_time_seconds")]
+        return b"\n".join([*kept, b"process_start_time_seconds %d" % started, b""])
+
+    def kinds() -> list[str]:
+        return [mark.kind for mark in watcher.marks() if mark.kind in ("lost", "back", "restart")]
+
+    server.page("/metrics", page(1_700_000_000))
+    watcher = watching(configured(t={"url": server.url}))
+    for started, expected in ((1_700_000_000, ["lost", "back"]), (1_700_000_500, ["lost", "back", "restart"])):
+        wait_until(lambda: watcher.state.up, 10.0)
+        before = len(kinds())
+        server.page("/metrics", b"", status=503)
+        wait_until(lambda: not watcher.state.up, 10.0)
+        server.page("/metrics", page(started))
+        wait_until(lambda: watcher.state.up, 10.0)
+        assert kinds()[before:] == expected and watcher.state.started == started
+
+
+def test_faults_are_told_in_the_language_of_the_watch(
+    server: Any, watching: Callable[..., TargetWatcher], wait_until: Wait
+) -> None:
+    server.page("/metrics", b"", status=503)
+    watcher = watching(configured(t={"url": server.url}), lang="zh")
+    wait_until(lambda: watcher.state.error is not None, 10.0)
+    assert watcher.state.error == f"{server.url}/metrics 返回 503。请查看服务的日志。"
+
+
+def test_a_source_that_somebody_named_and_that_shows_nothing_is_told(
+    server: Any, vllm_page: bytes, watching: Callable[..., TargetWatcher], wait_until: Wait, tmp_path: Path
+) -> None:
+    server.page("/metrics", vllm_page)
+    log = tmp_path / "vllm.log"
+    watcher = watching(configured(t={"url": server.url, "log": str(log)}), lang="zh")
+    wait_until(lambda: watcher.state.error is not None, 10.0)
+    assert watcher.state.up and watcher.state.error == f"数据源 log 没有数据：没有文件 {log}。"
+    log.write_text("")
+    wait_until(lambda: watcher.state.error is None, 10.0)

@@ -78,3 +78,23 @@ def test_a_change_that_was_never_sent_binds_nobody(make_change: Make) -> None:
     never = replace(change, last=replace(change.last, note=NEVER_SENT))
     assert Guard([never]).refusal("max_num_seqs", 16, 8, 1001.0) is None
     assert Guard([change]).refusal("max_num_seqs", 16, 8, 1001.0) is not None
+
+
+def test_a_refusal_knows_when_it_ends_and_tells_the_time_that_is_left(make_change: Make) -> None:
+    guard = Guard([make_change("max_num_seqs", 16, 8, 1000.0)], cooldown=300, reverse=1800)
+    cooling = guard.refusal("max_num_seqs", 8, 4, 1100.0)
+    assert cooling is not None and cooling.until == 1300.0 and "200 s" in cooling
+    assert "changed 250 s ago (16 -> 8), next change in 50 s" in cooling.told(1250.0)
+    turning = guard.refusal("max_num_seqs", 8, 16, 1400.0)
+    assert turning is not None and turning.until == 2800.0 and "in 1400 s" in turning
+    assert guard.refusal("max_num_seqs", 8, 4, cooling.until) is None
+    assert guard.refusal("max_num_seqs", 8, 16, turning.until) is None
+
+
+def test_a_process_that_was_started_since_is_bound_by_nothing(make_change: Make) -> None:
+    change = make_change("max_num_seqs", 16, 8, 1000.0)
+    bound = replace(change, intent=replace(change.intent, started=500.0))
+    assert Guard([bound], started=501.0).refusal("max_num_seqs", 8, 4, 1001.0) is not None  # the same, told roughly
+    assert Guard([bound], started=1000.5).refusal("max_num_seqs", 8, 4, 1001.0) is None
+    assert Guard([bound], started=None).refusal("max_num_seqs", 8, 4, 1001.0) is not None  # nobody tells: it may be
+    assert Guard([change], started=1000.5).refusal("max_num_seqs", 8, 4, 1001.0) is not None

@@ -5,6 +5,7 @@ import pytest
 from infradoc.remediation.hold import FrameSince, HoldJudge
 from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.model import Event, Series
+from infradoc_rules.rule_file import rule_of
 from infradoc_rules.schema import Rule
 
 CHANGED = 100.0
@@ -22,7 +23,7 @@ def rule(for_periods: int = 0) -> Rule:
     text = {"en": "a", "zh": "b"}
     live = {"when": ["sum(increase(llm_oom_total[$long])) > 0"], "for": for_periods, "keep": 8}
     texts = dict.fromkeys(("title", "cause", "impact", "falsifier"), text)
-    return Rule.model_validate({"schema": 1, "id": "refused", "severity": "warning", "live": live, **texts})
+    return rule_of({"schema": 1, "id": "refused", "severity": "warning", "live": live, **texts})
 
 
 def judged(growing_until: float, hold: int = 20, **more: int) -> HoldJudge:

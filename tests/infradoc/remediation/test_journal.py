@@ -114,3 +114,16 @@ def test_a_line_with_wrong_types_or_a_time_beyond_any_calendar_is_no_entry(wrong
     good = dataclasses.asdict(entry())
     assert parse(json.dumps(good).encode()) is not None
     assert parse(json.dumps(good | wrong).encode()) is None
+
+
+def test_the_changed_process_is_kept_and_older_lines_without_it_are_read(journal: Journal) -> None:
+    first = journal.begin(dataclasses.replace(entry(), started=123.5))
+    journal.follow(first, "applied")
+    (change,) = journal.changes()
+    assert change.intent.started == change.last.started == 123.5
+    assert change.is_of(124.0) and change.is_of(None) and not change.is_of(900.0)
+    older = {name: value for name, value in dataclasses.asdict(entry()).items() if name != "started"}
+    read = parse(json.dumps(older).encode())
+    assert read is not None and read.started is None
+    for wrong in ("soon", True, -1.0, 1e300):
+        assert parse(json.dumps({**older, "started": wrong}).encode()) is None

@@ -151,7 +151,7 @@ def test_a_slower_server_within_the_stated_price_is_no_loss(make_records: Make) 
 
 
 def replace_throughput(at_least: float) -> Verify:
-    return BOUNDS.model_copy(update={"throughput_at_least": at_least})
+    return replace(BOUNDS, throughput_at_least=at_least)
 
 
 def test_from_nothing_to_something_is_better_and_nothing_to_nothing_is_not(make_records: Make) -> None:

@@ -13,9 +13,7 @@ from infradoc.remediation.verify import Case, differs, judge
 from infradoc_rules.schema import Verify, VerifyMetric
 
 Make = Callable[..., list[RequestRecord]]
-TTFT = VerifyMetric.model_validate(
-    {"signal": "client_time_to_first_token_seconds", "quantile": 0.5, "at_most": 0.75, "class": "chat"}
-)
+TTFT = VerifyMetric(signal="client_time_to_first_token_seconds", quantile=0.5, at_most=0.75, request_class="chat")
 VERIFY = Verify(metrics=(TTFT,))
 
 
@@ -87,7 +85,7 @@ def test_errors_up(make_records: Make) -> None:
 
 
 def test_too_few_samples_are_inconclusive(make_records: Make) -> None:
-    p99 = Verify(metrics=(TTFT.model_copy(update={"quantile": 0.99}),))
+    p99 = Verify(metrics=(replace(TTFT, quantile=0.99),))
     verdict = judge(case(make_records(-5, 20), make_records(25, 55, ttft=0.2), verify=p99))
     assert verdict.verdict == "inconclusive"
     assert "Too few samples" in verdict.reason
@@ -155,7 +153,7 @@ def test_fixed_is_only_said_when_all_of_it_is_true(
 @pytest.mark.parametrize("quantile", [0.5, 0.9])
 def test_the_same_windows_are_never_worse(make_records: Make, quantile: float) -> None:
     records = make_records(-5, 60)
-    verify = Verify(metrics=(TTFT.model_copy(update={"quantile": quantile}),))
+    verify = Verify(metrics=(replace(TTFT, quantile=quantile),))
     assert judge(case(records, records, quiet=False, verify=verify)).verdict == "not_fixed"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 import infradoc_playbooks
 from infradoc.artefacts.notes import TEXTS
@@ -35,9 +35,9 @@ def _texts(value, where):
     """Every text in two languages below a part of a rule."""
     if isinstance(value, Text):
         yield where, value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _texts(getattr(value, name), f"{where}.{name}")
+    elif is_dataclass(value):
+        for part in fields(value):
+            yield from _texts(getattr(value, part.name), f"{where}.{part.name}")
     elif isinstance(value, list | tuple):
         for place, item in enumerate(value):
             yield from _texts(item, f"{where}[{place}]")

@@ -82,6 +82,28 @@ def test_what_has_no_flag_is_said_in_words(lang: str, line: str) -> None:
     assert action_line(part, words(lang)) == line
 
 
+@pytest.mark.parametrize(
+    ("action", "line"),
+    [
+        (
+            Action("max_num_seqs", "decrease", "why", 16, 8, "--max-num-seqs 8"),
+            "(max_num_seqs 16 -> 8; needs a restart)",
+        ),
+        (Action("max_num_seqs", "decrease", "why", 16, None, "--max-num-seqs"), "(max_num_seqs 16; needs a restart)"),
+        (Action("host_ram", "increase", "why", 8 << 30, 12 << 30), "(host_ram 8.0 GiB -> 12.0 GiB)"),
+    ],
+)
+def test_what_changes_is_said_with_its_unit(action: Action, line: str) -> None:
+    [part] = finding_part(Finding("x", "warning", 0.5, "t", "c", "i", "f", actions=(action,)))["actions"]
+    assert action_line(part, words("en")).endswith(line)
+
+
+def test_a_flag_to_be_dropped_is_said_in_chinese() -> None:
+    action = Action("enforce_eager", "disable", "why", True, False, "drop --enforce-eager")
+    [part] = finding_part(Finding("x", "warning", 0.5, "t", "c", "i", "f", actions=(action,)))["actions"]
+    assert action_line(part, words("zh")).startswith("去掉 --enforce-eager")
+
+
 def test_no_action_shows_a_knob_s_internal_name() -> None:
     """Also one that is not of the closed list."""
     for name, spec in [*ACTIONS.items(), ("", ACTIONS["restart_engine"])]:

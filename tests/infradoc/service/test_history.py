@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -107,14 +108,14 @@ print(len(failed)); print(failed[0])
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     count, sentence = done.stdout.splitlines()
-    assert int(count) > 0 and "cannot be used" in sentence
+    assert int(count) > 0 and "the disk under it is full or failing" in sentence
     rows = {row["id"]: row for row in History(tmp_path / "h.sqlite", 1e9).findings(0.0)}
     assert rows["last"]["ended"] is None and rows["a"]["ended"] is None
 
 
 def test_a_file_of_a_newer_version_and_a_folder_are_refused(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite", 1e9)
-    history._link.execute("PRAGMA user_version = 99")
+    history._file._link.execute("PRAGMA user_version = 99")
     history.close()
     with pytest.raises(HistoryError, match="newer"):
         History(tmp_path / "h.sqlite", 1e9)
@@ -143,12 +144,61 @@ def test_a_file_that_was_removed_is_made_again_with_all_that_it_held(tmp_path: P
 
 def test_a_look_without_news_does_not_end_the_trouble(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite", 1e9)
-    pages = history._link.execute("PRAGMA page_count").fetchone()[0]
-    history._link.execute(f"PRAGMA max_page_count = {pages}")
+    pages = history._file._link.execute("PRAGMA page_count").fetchone()[0]
+    history._file._link.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(HistoryError):
         history.note(100.0, "prod", {name: finding(name) | {"cause": "x" * 9000} for name in "abcdef"})
     history.note(101.0, "other", {})
     assert "full" in history.trouble
-    history._link.execute("PRAGMA max_page_count = 100000")
+    history._file._link.execute("PRAGMA max_page_count = 100000")
     history.note(102.0, "prod", held("a"))
     assert history.trouble == ""
+
+
+def damage(path: Path, table: str) -> None:
+    link = sqlite3.connect(path)
+    link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (root,) = link.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    link.close()
+    with path.open("r+b") as out:
+        out.seek(4096 * (root - 1))
+        out.write(b"\x55" * 4096)
+
+
+def test_a_damaged_file_is_set_aside_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    history = History(path, 1e9)
+    history.note(100.0, "prod", held("a"))
+    history.change("prod", "x:applied", 100.0, "applied: max_num_seqs 8 -> 16")
+    history.close()
+    with path.open("r+b") as out:
+        out.write(b"\0" * 4096)
+    with pytest.raises(HistoryError, match="is damaged"):
+        History(path, 1e9)
+    again = History(path, 1e9, mends=True)
+    (said,) = again.set_aside
+    assert "It was set aside as h.sqlite.damaged-" in said and "1 finding, 1 change, 0 minutes of vitals" in said
+    assert again.trouble == "" and [row["id"] for row in again.changes(0.0)] == ["x:applied"]
+    again.note(200.0, "prod", held("a"))
+    again.note(300.0, "prod", held())
+    assert [(row["began"], row["ended"]) for row in again.findings(0.0)] == [(100.0, 300.0)]
+    again.close()
+
+
+def test_damage_while_it_is_used_is_mended_by_the_next_look(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    history = History(path, 1e9, mends=True)
+    history.note(100.0, "prod", held("a"))
+    history.note(100.0, "other", held("b"))
+    history.change("prod", "x:applied", 100.0, "text")
+    damage(path, "finding")
+    with pytest.raises(HistoryError, match="is damaged"):
+        history.note(200.0, "prod", held("a", "c"))
+    assert len(history.set_aside) == 1 and "is damaged" in history.trouble
+    history.note(201.0, "prod", held("a", "c"))
+    history.note(201.0, "other", held())
+    assert history.trouble == ""
+    assert {row["id"]: row["began"] for row in history.findings(0.0)} == {"a": 201.0, "c": 201.0}
+    assert len(history.changes(0.0)) == 1 and history.changes(0.0, "other") == []
+    history.close()
+    assert {row["id"] for row in History(path, 1e9).findings(0.0)} == {"a", "c"}

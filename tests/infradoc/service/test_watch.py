@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from infradoc.cli import watch as watch_command
+from infradoc.service.history import History
+
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
@@ -61,7 +64,9 @@ def test_a_finding_fires_and_is_told_everywhere(
     assert samples["infradoc_target_looks_total", "prod"] >= 1
     assert b'infradoc_incidents_firing{severity="critical"} 1.0' in page
 
-    assert json.loads(get(f"{url}/health")[1]) == {"healthy": True, "late": [], "troubles": {}}
+    assert json.loads(get(f"{url}/health")[1]) == {
+        "healthy": True, "late": [], "troubles": {}, "set_aside": [],
+    }  # fmt: skip
     (found,) = json.loads(get(f"{url}/findings")[1])
     assert found["findings"][0]["id"] == "gpu-hardware-error"
     history = json.loads(get(f"{url}/history?since=600&target=prod")[1])
@@ -74,6 +79,34 @@ def test_a_finding_fires_and_is_told_everywhere(
     command = [sys.executable, "-P", "-m", "infradoc", "watch", "--history", "1h", "--config", str(running.config)]
     printed = subprocess.run(command, capture_output=True, text=True, env=state, timeout=60)
     assert "prod  gpu-hardware-error" in printed.stdout and printed.returncode == 0
+
+
+def test_the_history_is_printed_with_applied_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INFRADOC_STATE_DIR", str(tmp_path))
+    now = time.time()
+    history = History(tmp_path / "history.sqlite", 1e9)
+    history.note(now - 900, "prod", {"kv": {"severity": "warning", "title": "t", "confidence": 0.9}})
+    history.change("prod", "c1:applied", now - 600, "applied: max_num_seqs 64 -> 32")
+    history.note(now - 500, "prod", {})
+    history.change("prod", "c1:verdict", now - 300, "verdict fixed: max_num_seqs 64 -> 32")
+    history.change("lab", "c2:applied", now - 100, "applied: swap 0 -> 4")
+    history.change("lab", "c0:applied", now - 90_000, "applied: too old")
+    history.close()
+    assert watch_command.run(["prod", "--history", "1h"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ", 1)[1].split() for line in lines] == [
+        ["change", "prod", "verdict", "fixed:", "max_num_seqs", "64", "->", "32"],
+        ["change", "prod", "applied:", "max_num_seqs", "64", "->", "32"],
+        [lines[2].split()[1], "warning", "prod", "kv"],
+    ]
+    assert watch_command.run(["--history", "1h", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in told["findings"]] == ["kv"]
+    assert [row["id"] for row in told["changes"]] == ["c2:applied", "c1:verdict", "c1:applied"]
+    assert watch_command.run(["--history", "50s"]) == 0
+    assert capsys.readouterr().err == "No finding and no applied change in the last 50s.\n"
 
 
 def test_sighup_follows_the_file_and_survives_a_broken_one(

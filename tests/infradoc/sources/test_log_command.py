@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +91,91 @@ def test_what_the_command_left_behind_ends_too() -> None:
     until(told)
     until(lambda: is_gone(orphan))
     ended.close()
+
+
+KILLED = """
+import os, signal, sys
+from infradoc.sources.log_command import CommandTail
+tail = CommandTail(tuple(sys.argv[1:]))
+found = []
+while not found:
+    found = tail.lines()
+print(found[0].decode(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sh", "-c", "echo $$; exec sleep 600"),
+        ("sh", "-c", "trap '' TERM; sleep 600 & echo $!; wait"),
+        (sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"),
+    ],
+    ids=["silent", "of a shell", "no shell"],
+)
+def test_a_watch_that_is_killed_leaves_no_command_behind(command: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", KILLED, *command], stdout=subprocess.PIPE, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    until(lambda: is_gone(int(done.stdout)))
+
+
+OPEN = """
+import os, sys, time
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+print(repr(sys.stdin.read()), [n for n in range(50) if is_open(n)], os.getpid(), os.getpgid(0), flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_command_takes_the_place_of_the_shell() -> None:
+    tail = CommandTail((sys.executable, "-c", OPEN))
+    line = first_line(tail).decode()
+    assert tail._process is not None
+    number = tail._process.pid
+    assert line == f"'' [0, 1, 2] {number} {number}"
+    tail.close()
+
+
+ENDING = """
+import threading, time
+from pathlib import Path
+from infradoc.sources.log_command import CommandTail
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+tail = CommandTail(("sh", "-c", "exit 0"))
+before = open_files()
+for _ in range(5):
+    tail._again = 0.0
+    tail._trouble = ""
+    tail.lines()
+    while tail._process is not None:
+        try:
+            tail.lines()
+        except OSError:
+            pass
+        time.sleep(0.01)
+tail.close()
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join()
+print(open_files() - before)
+"""
+
+
+def test_files_of_ended_commands_are_closed() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", ENDING], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_program_that_went_away_is_told_by_name() -> None:
+    source = CommandLogSource(("no-such-program", "-f"), "vllm")
+    assert "The log command no-such-program does not run: No such file" in (source.read(time.time()).error or "")
+    source.close()
 
 
 def first_line(tail: CommandTail) -> bytes:

@@ -10,6 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.text import Text
 
 from infradoc.errors import InfradocError
 from infradoc.fleet.model import Mark, Watched
@@ -17,7 +21,7 @@ from infradoc.signals.frame import StoreFrame
 from infradoc.signals.store import Store
 from infradoc.tui.app import DoctorApp
 from infradoc.tui.export import safe
-from infradoc.tui.paint import fitted, one_line, wrapped
+from infradoc.tui.paint import broken, fitted, one_line, wrapped
 from infradoc.tui.screens.finding import FindingScreen
 from infradoc.tui.screens.target import TargetScreen
 
@@ -206,6 +210,23 @@ def test_wrapping_breaks_between_words_and_inside_chinese() -> None:
     assert wrapped("one two three", 7) == ["one two", "three"]
     assert wrapped("请求还不够", 4) == ["请求", "还不", "够"]
     assert wrapped("a\nb", 4) == ["a", "b"] and wrapped("abcdefgh", 3) == ["abc", "def", "gh"]
+
+
+@given(st.text(alphabet="ab 中文，（）。1", max_size=120), st.integers(6, 30))
+def test_rows_of_chinese_fit_and_lose_nothing(line: str, width: int) -> None:
+    rows = broken(Text(line, style="bold"), width).plain.split("\n")
+    assert all(cell_len(row.rstrip(" ")) <= width for row in rows)
+    assert "".join(rows).replace(" ", "") == line.replace(" ", "")
+
+
+def test_chinese_is_broken_between_characters_and_never_before_a_full_stop() -> None:
+    text = Text("KV 池（3,072 个 token）小于需要。", style="bold")
+    assert broken(text, 16).plain.split("\n") == ["KV 池（3,072 个 ", "token）小于需", "要。"]
+
+
+def test_rows_that_go_on_are_as_far_in_as_their_paragraph() -> None:
+    rows = broken(Text("    why: one two three\n• four five six"), 14).plain.split("\n")
+    assert rows == ["    why: one ", "    two three", "• four five ", "  six"]
 
 
 def test_one_line() -> None:

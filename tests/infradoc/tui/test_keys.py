@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import re
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import DataTable, Input, OptionList
+from textual.command import CommandPalette
+from textual.widgets import DataTable, Input, OptionList, Static
 
 from infradoc.tui.app import DoctorApp
-from infradoc.tui.screens.dialogs import Help
+from infradoc.tui.screens.dialogs import Help, Reading
 from infradoc.tui.screens.finding import FindingScreen
 from infradoc.tui.screens.fleet import FleetScreen
 from infradoc.tui.screens.target import TargetScreen
@@ -255,7 +258,11 @@ def test_pause_help_theme_palette_quit(make_app: Make, settle: Settle) -> None:
         app.clock.playing = True
         await pilot.press("p")
         assert not app.clock.playing
-        await pilot.press("question_mark")
+        await pilot.press("p")
+        assert not app.clock.playing  # at the end there is nothing to go on with
+        await pilot.press("left", "p")
+        assert app.clock.playing
+        await pilot.press("p", "question_mark")
         assert isinstance(app.screen, Help)
         await pilot.press("escape")
         assert isinstance(app.screen, TargetScreen)
@@ -264,7 +271,7 @@ def test_pause_help_theme_palette_quit(make_app: Make, settle: Settle) -> None:
         assert app.theme != dark
         await settle(pilot)
         await pilot.press("ctrl+p")
-        assert "CommandPalette" in type(app.screen).__name__
+        assert isinstance(app.screen, CommandPalette)
         await pilot.press("escape")
         await pilot.press("q")
 
@@ -290,6 +297,11 @@ def test_export_writes_what_is_shown(make_app: Make, settle: Settle, tmp_path: P
     assert svgs[0].read_text().startswith("<svg")
     rows = list(csv.reader(tables[0].open()))
     assert len(rows) > 1 and len({len(row) for row in rows}) == 1
+    assert "'" not in {cell for row in rows for cell in row}  # nothing is nothing, no text to be guarded
+    if rows[0][0] == "time":
+        times = [float(row[0]) for row in rows[1:]]
+        gaps = sorted(later - earlier for earlier, later in pairwise(times))
+        assert gaps[len(gaps) // 2] > 0.5  # one row a look, not one a source
 
 
 def test_export_into_a_folder_that_is_not_there_is_told(make_app: Make, settle: Settle, tmp_path: Path) -> None:
@@ -300,5 +312,159 @@ def test_export_into_a_folder_that_is_not_there_is_told(make_app: Make, settle: 
         await settle(pilot)
         await pilot.press("e")
         await until(lambda: any("cannot be written" in str(note.message) for note in app._notifications))
+
+    drive(app, steps)
+
+
+def test_j_k_g_move_as_the_arrows_do(make_app: Make, settle: Settle) -> None:
+    app = make_app(*MANY)
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        table = app.screen.query_one(DataTable)
+        await pilot.press("j", "j")
+        assert table.cursor_row == 2
+        await pilot.press("k")
+        assert table.cursor_row == 1
+        await pilot.press("g")
+        assert table.cursor_row == 0
+        await pilot.press("G")
+        assert table.cursor_row == 2
+        await pilot.press("g", "enter")
+        await settle(pilot)
+        panels = app.screen.query_one("#panels")
+        await pilot.press("j", "j", "j")  # the panel shows all of itself: what it stands in moves
+        await pilot.wait_for_scheduled_animations()
+        assert panels.scroll_y > 0
+        await pilot.press("f", "j", "enter")
+        await settle(pilot)
+        assert isinstance(app.screen, FindingScreen) and app.screen.finding_id == "prefill-compute-bound"
+        left = app.screen.query_one("#left")
+        await pilot.press("j", "j", "j")
+        await pilot.wait_for_scheduled_animations()
+        assert left.scroll_y > 0
+        await pilot.press("g")
+        await pilot.wait_for_scheduled_animations()
+        assert left.scroll_y == 0
+
+    drive(app, steps, (80, 24))
+
+
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("colon",)], ids=["screen", "help", "palette"])
+def test_ctrl_c_says_how_to_leave_and_twice_leaves(make_app: Make, settle: Settle, keys: tuple[str, ...]) -> None:
+    app = make_app()
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        await pilot.press(*keys)
+        await pilot.press("ctrl+c")
+        assert any("q quits" in str(note.message) for note in app._notifications) and app._exit is False
+        app._interrupted -= 60  # a minute later it is the first one again
+        await pilot.press("ctrl+c")
+        assert app._exit is False
+        await pilot.press("ctrl+c")
+        assert app._exit is True
+
+    drive(app, steps)
+    assert app.return_code == 0
+
+
+def test_the_palette_has_what_the_screen_can_do_in_its_language(make_app: Make, settle: Settle) -> None:
+    app = make_app(lang="zh")
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        await pilot.press("colon")
+        assert isinstance(app.screen, CommandPalette)
+        await pilot.press("escape")
+        names = {command.title: command for command in app.get_system_commands(app.screen)}
+        assert {"最大化", "发现", "检查清单", "退出", "全部主题"} <= set(names)
+        assert all(re.search(r"[\u4e00-\u9fff]", f"{one.title}{one.help}") for one in names.values())
+        names["最大化"].callback()
+        await settle(pilot)
+        assert app.screen.maximized is not None
+        names["全部主题"].callback()
+        await until(lambda: isinstance(app.screen, CommandPalette))
+
+    drive(app, steps)
+
+
+def test_all_evidence_on_demand(make_app: Make, settle: Settle) -> None:
+    app = make_app()
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        await pilot.press("f", "enter")
+        await settle(pilot)
+        finding = app.screen.query_one("#finding")
+        folded = str(finding.render())
+        assert folded.count("• ") == 4 and "+3 more (v shows them)" in folded
+        await pilot.press("v")
+        assert str(finding.render()).count("• ") == 7
+        await pilot.press("v")
+        assert str(finding.render()) == folded
+
+    drive(app, steps)
+
+
+def test_what_was_checked_on_demand(make_app: Make, settle: Settle) -> None:
+    app = make_app("vllm-01")
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        (line,) = [str(option.prompt) for option in app.screen.query_one(OptionList).options]
+        assert re.match(r"nothing found: \d\d checked, \d+ not visible \(c lists them\)", line)
+        await pilot.press("c")
+        text = str(app.screen.query(Static)[0].render())
+        assert isinstance(app.screen, Reading) and "kv-thrashing-preemption" in text and "gpu_utilization_ratio" in text
+        await pilot.press("escape")
+        assert isinstance(app.screen, TargetScreen)
+
+    drive(app, steps)
+
+
+def test_the_bars_stay_while_a_panel_is_maximised(make_app: Make, settle: Settle) -> None:
+    app = make_app()
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        await pilot.press("2", "m", "left")
+        await settle(pilot)
+        shown = ["".join(piece.text for piece in row) for row in app.screen._compositor.render_strips()]
+        assert "vllm-05" in shown[0] and "+104 / 105 s" in shown[0] and "Quit" in shown[-1]
+
+    drive(app, steps)
+
+
+def test_the_table_shows_queue_wait_and_p99_at_80_columns(make_app: Make, settle: Settle) -> None:
+    app = make_app(*MANY)
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        heads = [str(column.label).strip() for column in app.screen.query_one(DataTable).columns.values()]
+        assert heads == ["target", "status", "run", "wait", "est.wait", "KV", "TTFT P99", "top finding"]
+        shown = ["".join(piece.text for piece in row) for row in app.screen._compositor.render_strips()]
+        assert any("vllm-05" in row and "68.6 s" in row and "Running reque" in row for row in shown)
+        await pilot.resize_terminal(140, 30)
+        await settle(pilot)
+        heads = [str(column.label).strip() for column in app.screen.query_one(DataTable).columns.values()]
+        assert heads[-3:] == ["ITL P99", "top finding", "age"]
+
+    drive(app, steps, (80, 24))
+
+
+def test_what_happened_in_words(make_app: Make, settle: Settle) -> None:
+    app = make_app()
+
+    async def steps(pilot: Any) -> None:
+        await settle(pilot)
+        await pilot.press("l")
+        text = str(app.screen.query(Static)[0].render())
+        assert isinstance(app.screen, Reading)
+        assert re.search(r"\d\d:\d\d:\d\d +-\d+ s +F finding  Running requests keep losing their KV blocks", text)
+        await pilot.press("escape", "home")
+        await settle(pilot)
+        await pilot.press("l")
+        assert "nothing since the watch began" in str(app.screen.query(Static)[0].render())
 
     drive(app, steps)

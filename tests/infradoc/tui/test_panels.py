@@ -77,7 +77,7 @@ def test_marks_stand_on_the_axis_as_letters(context: Context) -> None:
     kinds = ("change", "fix", "lost", "back", "resolved")
     marks = [Mark(now - 10 - 5 * place, kind, "x", "x") for place, kind in enumerate(kinds)]  # type: ignore[arg-type]
     axis = text(BY_KEY["4"].paint(replace(context, marks=marks)))[-2]
-    assert [c for c in axis if c.isalpha()] == ["r", "b", "L", "X", "C"]
+    assert [c for c in axis if c.isalpha()] == ["o", "b", "L", "X", "C"]
 
 
 def test_a_single_peak_among_many_samples_is_drawn() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,8 +14,10 @@ import pytest
 from textual.widgets import Input, Static
 
 from infradoc.errors import InfradocError
-from infradoc.fleet.repair import Planned, Stopped
+from infradoc.fleet.repair import Planned, Stage, Stopped
 from infradoc.model import Plan, PlanStep, Verdict
+from infradoc.remediation.guard import Refusal
+from infradoc.remediation.journal import ChangeRecord, intent, record
 from infradoc.remediation.measure import ClientMeasured
 from infradoc.remediation.run import Outcome
 from infradoc.tui.app import DoctorApp
@@ -35,12 +39,19 @@ class Scripted:
     def __init__(self) -> None:
         self.asked, self.let_go, self.stopped = threading.Event(), threading.Event(), threading.Event()
         self.error: InfradocError | None = None
+        self.plans = 0
+        self.refused: tuple[tuple[str, str], ...] = ()
 
     def plan(self, findings: Sequence[Any]) -> Planned:
+        self.plans += 1
+        if self.refused:
+            return Planned(Plan("t", (), self.refused), "infradoc", False)
         return Planned(Plan("t", (STEP,), (("kv_cache_dtype", "Not a live change [/]."),)), "infradoc", True)
 
-    def run(self, step: PlanStep, findings: Sequence[Any], say: Callable[[str], None]) -> Any:
+    def run(self, step: PlanStep, findings: Sequence[Any], say: Callable[[str], None], on_stage: Any = None) -> Any:
         say("baseline: measuring [bold]1[/bold] s")
+        if on_stage is not None:
+            on_stage(Stage("stage_hold", 900.0))
         self.asked.set()
         while not self.let_go.wait(0.01):
             if self.stopped.is_set():
@@ -74,6 +85,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def text_of(app: DoctorApp, name: str) -> str:
     return str(app.screen.query_one(name, Static).render())
+
+
+def change(kind: Any, started: float | None = None) -> ChangeRecord:
+    entry = replace(intent("http://127.0.0.1:1", STEP, 16, 8, "me"), started=started)
+    return record([entry, replace(entry, kind=kind)])
 
 
 async def to_the_finding(app: DoctorApp, pilot: Any, settle: Any) -> None:
@@ -150,13 +166,9 @@ def test_a_screen_that_dies_stops_the_repair(scripted: tuple[DoctorApp, Scripted
 def test_undo_asks_for_its_word(
     scripted: tuple[DoctorApp, Scripted], settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infradoc.remediation.journal import intent, record
-
     app, _ = scripted
     (view,) = app.views
-    entry = intent("http://127.0.0.1:1", STEP, 16, 8, "me")
-    change = record([entry, replace(entry, kind="applied")])
-    state = replace(view.state, changes=(change,))
+    state = replace(view.state, changes=(change("applied"),))
     monkeypatch.setattr(type(view), "state", state)
 
     async def run() -> None:
@@ -177,7 +189,7 @@ def test_the_verdict_is_told_first_and_in_the_language_of_the_screen(lang: str, 
     outcome = Outcome(Verdict("not_fixed", (), "because"), window, window, None, 1.0, True, False, "note")
 
     class Judged(Scripted):
-        def run(self, step: PlanStep, findings: Sequence[Any], say: Callable[[str], None]) -> Outcome:
+        def run(self, *given: Any) -> Outcome:
             return outcome
 
     lines: list[str] = []
@@ -185,3 +197,105 @@ def test_the_verdict_is_told_first_and_in_the_language_of_the_screen(lang: str, 
     run = Run("t", repair)
     run.carry_out(STEP, (), lang, lambda text, ended: lines.append(text))
     assert lines[0] == told == run.verdict and "note" in "".join(lines[1:])
+
+
+def test_what_a_fix_waits_for_stays_in_sight_with_the_time_left(
+    scripted: tuple[DoctorApp, Scripted], settle: Any
+) -> None:
+    app, script = scripted
+
+    async def run() -> None:
+        async with app.run_test(size=(100, 24)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            assert "a applies: max_num_seqs 16 -> 8" in text_of(app, "#stage")
+            await pilot.press("a", *"apply", "enter")
+            await until(
+                lambda: re.search(r"hold: measuring after the change: 900 s left", text_of(app, "#stage")) is not None
+            )
+            app.repairs.get(app.views[0].spec).until -= 500
+            app.screen.tick()
+            assert re.search(r"(400|399) s left of at most 900 s", text_of(app, "#stage"))
+            await pilot.press("escape")
+            await settle(pilot)
+            assert "s left of at most" in text_of(app, "#stage")  # on the target's screen too
+            await pilot.press("escape")
+            await settle(pilot)
+            assert "s left of at most" in text_of(app, "#stage") and app.views[0].spec in text_of(app, "#stage")
+            app.repairs.get(app.views[0].spec).until = 0.0
+            app.screen.tick()
+            assert "a moment more" in text_of(app, "#stage")
+            script.let_go.set()
+            await until(lambda: not app.screen.query_one("#stage").display)
+
+    asyncio.run(run())
+
+
+def test_a_plan_is_made_again_when_a_change_was_taken_back_elsewhere_too(
+    scripted: tuple[DoctorApp, Scripted], settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, script = scripted
+    (view,) = app.views
+    calm = view.state
+    state = [calm]
+    monkeypatch.setattr(type(view), "state", property(lambda self: state[0]))
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            plans = script.plans
+            for changes in ((change("applied"),), (change("undone"),)):  # `infradoc undo` in another window
+                state[0] = replace(calm, changes=changes)
+                app.kick()
+                await until(lambda seen=plans: script.plans > seen)
+                await settle(pilot)
+                plans = script.plans
+            app.kick()
+            await settle(pilot)
+            assert script.plans == plans  # nothing moved
+            state[0] = replace(state[0], started=5.0)
+            app.kick()
+            await until(lambda: script.plans > plans)
+
+    asyncio.run(run())
+
+
+def test_a_refusal_says_until_when_and_the_plan_follows(scripted: tuple[DoctorApp, Scripted], settle: Any) -> None:
+    app, script = scripted
+    now = time.time()
+    script.refused = (("max_num_seqs", Refusal("en", "cooldown", "16 -> 8", now, now + 300.0, now)),)
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await settle(pilot)
+            await pilot.press("f", "enter")
+            await settle(pilot)
+            await until(lambda: "max_num_seqs cannot be changed before" in text_of(app, "#stage"))
+            assert re.search(r"\d\d:\d\d:\d\d \(5 min more\)", text_of(app, "#stage"))
+            assert "next change in" in text_of(app, "#plan")
+            await pilot.press("a")
+            assert isinstance(app.screen, FindingScreen)
+            assert any("cannot be changed before" in str(note.message) for note in app._notifications)
+            script.refused = ()
+            app.screen.planned.plan.refused[0][1].until = time.time() - 1.0  # the cooldown is over
+            app.kick()
+            await until(lambda: "a applies: max_num_seqs" in text_of(app, "#stage"))
+
+    asyncio.run(run())
+
+
+def test_what_a_restart_ended_is_not_taken_back(
+    scripted: tuple[DoctorApp, Scripted], settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, _ = scripted
+    (view,) = app.views
+    state = replace(view.state, changes=(change("applied", started=100.0),), started=900.0)
+    monkeypatch.setattr(type(view), "state", state)
+
+    async def run() -> None:
+        async with app.run_test(size=(140, 50)) as pilot:
+            await to_the_finding(app, pilot, settle)
+            await pilot.press("u")
+            assert isinstance(app.screen, FindingScreen)
+            assert any("restarted since the last change" in str(note.message) for note in app._notifications)
+
+    asyncio.run(run())

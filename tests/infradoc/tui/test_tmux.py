@@ -128,12 +128,13 @@ def test_from_the_first_screen_to_the_verdict(engine: str, folder: Path) -> None
         screen.see("That is not the word apply", 10)
         screen.press("apply", "Enter")
         screen.see(r"done: defragment \(reclaimed 54", 60)
+        screen.see(r"hold: measuring after the change: \d+ s left of at most 13 s", 60)  # in sight, with the time left
         screen.see(r"verdict: (fixed|not_fixed|worse|inconclusive)", 120)  # how fast it is now depends on the machine
         screen.see(r"memory-leak is quiet: 1 -> 0", 10)
         blocks = EngineView(engine, Auth()).blocks()
         assert blocks["ledger"]["leaked"] == 0
         screen.press("Escape")
-        screen.see(r"─[FrCLb]*X", 10)  # the fix is a mark on the time axis, perhaps beside another
+        screen.see(r"─[FoCLbR]*X", 10)  # the fix is a mark on the time axis, perhaps beside another
         screen.press("q")
         assert screen.exit_code(15) == 0
     finally:

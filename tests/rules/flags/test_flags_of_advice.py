@@ -13,7 +13,7 @@ from infradoc_rules.cases import case_frame, load_cases
 from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Fact
-from infradoc_rules.schema import load_rule
+from infradoc_rules.rule_file import load_rule
 
 LATER = re.compile(r"^\w+>=([\w.]+), (.*)$")
 ENGINES = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama")

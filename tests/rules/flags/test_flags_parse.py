@@ -27,7 +27,7 @@ def _values(knob, engine):
 def test_there_are_at_least_six_versions_of_each_engine(argument_lists):
     counted = {engine: len(argument_lists.versions(engine)) for engine in ENGINES}
     assert all(count >= 6 for engine, count in counted.items() if engine != "trtllm"), counted
-    assert counted["trtllm"] == 2  # of each version between them no argument list was to be had
+    assert counted["trtllm"] >= 4  # releases between them were not to be had
 
 
 @pytest.mark.parametrize("engine", ENGINES)

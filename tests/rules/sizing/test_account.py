@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from infradoc_rules.sizing.account import CONTEXT, ERRORS, account
-from infradoc_rules.sizing.gpus import GIB, gpu_named
+from infradoc_rules.sizing.gpus import gpu_named
 from infradoc_rules.sizing.known import known_model
 from infradoc_rules.sizing.model import SizingError
 from infradoc_rules.sizing.nearest import nearest
 from infradoc_rules.sizing.parts import weight_bytes
 from infradoc_rules.sizing.setting import Setting
+from infradoc_rules.units import GIB
 
 H100 = gpu_named("H100")
 

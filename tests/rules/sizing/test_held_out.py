@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from infradoc_rules.sizing.account import HELD_OUT, account
-from infradoc_rules.sizing.gpus import GIB
+from infradoc_rules.units import GIB
 
 ROOT = Path(__file__).parents[3]
 ROWS = yaml.safe_load((ROOT / "tests/data/fit/vllm.yaml").read_text("utf-8"))["starts"]

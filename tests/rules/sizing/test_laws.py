@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc_rules.sizing.account import Account, account
-from infradoc_rules.sizing.gpus import GIB, Gpu, known_gpus
+from infradoc_rules.sizing.gpus import Gpu, known_gpus
 from infradoc_rules.sizing.known import known_model, known_names
 from infradoc_rules.sizing.parts import kv_of_token, weight_bytes
 from infradoc_rules.sizing.printed import Printed, adjusted, under
 from infradoc_rules.sizing.setting import Setting, shareable
+from infradoc_rules.units import GIB
 
 MODELS = st.sampled_from(known_names()).map(known_model)
 VERSIONS = st.sampled_from([(0, 6, 4), (0, 8, 5), (0, 11), (0, 17), (0, 21), None])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from infradoc_rules.sizing.behaviour import behaviour
-from infradoc_rules.sizing.gpus import GIB, gpu_named, known_gpus
+from infradoc_rules.sizing.gpus import gpu_named, known_gpus
 from infradoc_rules.sizing.known import known_model
 from infradoc_rules.sizing.setting import Setting, shareable
+from infradoc_rules.units import GIB
 
 
 @pytest.mark.parametrize(
@@ -15,6 +16,10 @@ from infradoc_rules.sizing.setting import Setting, shareable
     [
         ("H100", (0, 11), 131_072, (1024, 8192)),
         ("A100 80GB", (0, 11), 131_072, (256, 2048)),  # its throughput falls with large steps
+        ("A100 80GB", (0, 8, 5), 131_072, (1024, 8192)),
+        ("L4", (0, 8, 3), 8192, (1024, 2048)),  # the second engine's first defaults, taken back in 0.8.4
+        ("B200", (0, 30), 131_072, (1024, 8192)),
+        ("B200", None, 131_072, (1024, 16_384)),
         ("L4", None, 8192, (256, 2048)),
         ("H100", (0, 6, 4), 20_000, (256, 20_000)),  # the V0 engine computed a prompt in one step
         ("H100", (0, 6, 4), 131_072, (256, 2048)),
@@ -26,7 +31,7 @@ def test_a_step_by_device_and_version(gpu, version, length, expected):
 
 
 def test_the_fraction_by_version():
-    assert [behaviour(version).fraction for version in ((0, 11), (0, 21, 3), (0, 22), None)] == [0.9, 0.9, 0.92, 0.92]
+    assert [behaviour(version).fraction for version in ((0, 11), (0, 20, 2), (0, 21), None)] == [0.9, 0.9, 0.92, 0.92]
     assert Setting(gpu_named("L4"), fraction=0.5).share == 0.5
 
 

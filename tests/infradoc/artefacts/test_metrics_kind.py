@@ -1,0 +1,45 @@
+"""What metrics pages say besides their values: throttling, tails of histograms, memory over several pages."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from infradoc.artefacts.kinds.metrics import MetricsKind
+
+GAPS = "vllm:inter_token_latency_seconds_bucket"
+
+
+@pytest.fixture(scope="module")
+def read(read_kind):
+    return partial(read_kind, MetricsKind())
+
+
+def test_cadvisor_counts_of_throttled_periods(read):
+    events, _ = read(
+        'container_cpu_cfs_periods_total{container="a"} 100\ncontainer_cpu_cfs_periods_total{container="b"} 300\n'
+        'container_cpu_cfs_throttled_periods_total{container="a"} 40\n'
+        'container_cpu_cfs_throttled_periods_total{container="b"} 60\n'
+    )
+    told = [event.fields for event in events if event.name == "cpu_throttled"]
+    assert told == [{"periods": 400, "throttled": 100}]
+
+
+def test_a_histogram_says_where_half_and_nearly_all_lie(read):
+    rows = [("0.01", 100), ("0.025", 6000), ("1.0", 9600), ("2.5", 10000), ("+Inf", 10000)]
+    page = "vllm:num_requests_running 3.0\n" + "\n".join(f'{GAPS}{{le="{edge}"}} {count}' for edge, count in rows)
+    _, known = read(page)
+    assert known["metrics.llm_inter_token_latency_seconds.p50"] == 0.025
+    assert known["metrics.llm_inter_token_latency_seconds.p99"] == 1.0
+
+
+def test_a_histogram_of_few_values_has_no_tail(read):
+    rows = [("0.01", 1), ("0.025", 6), ("1.0", 9), ("+Inf", 10)]
+    page = "vllm:num_requests_running 3.0\n" + "\n".join(f'{GAPS}{{le="{edge}"}} {count}' for edge, count in rows)
+    assert not [name for name in read(page)[1] if name.endswith(".p99")]
+
+
+def test_one_page_gives_one_reading_of_memory(read):
+    events, _ = read("vllm:num_requests_running 3.0\nprocess_resident_memory_bytes 5.1e+09\n")
+    assert [event.fields["bytes"] for event in events if event.name == "process_usage"] == [5_100_000_000]
