@@ -226,15 +226,15 @@ def table(mechanism: dict[str, Any], measured: dict[str, Any], lang: str) -> str
         cells = [COLUMNS[key][2].format(row[key]) if row.get(key) is not None else "-" for key in keys]
         lines.append(f"| {row[lang]} | " + " | ".join(cells) + " |")
     about = measured["about"]
-    load = "; ".join(mechanism["load"])
+    load = " ".join(f"--class '{one}'" for one in mechanism["load"])
     rounds = about["rounds"]
     en = "one round" if rounds == 1 else f"medians of {rounds} rounds"
     zh = "一轮" if rounds == 1 else f"{rounds} 轮的中位数"
     said = (
-        f"`infradoc bench --class '{load}'`; {about['model']}, {about['dtype']}, {about['cores']} cores, "
+        f"`infradoc bench URL {load}`; {about['model']}, {about['dtype']}, {about['cores']} cores, "
         f"infradoc {about['infradoc']}, torch {about['torch']}, {about['date']}; {en}, {about['seconds']:.0f} s each."
         if lang == "en"
-        else f"`infradoc bench --class '{load}'`；{about['model']}，{about['dtype']}，{about['cores']} 核，"
+        else f"`infradoc bench URL {load}`；{about['model']}，{about['dtype']}，{about['cores']} 核，"
         f"infradoc {about['infradoc']}，torch {about['torch']}，{about['date']}；{zh}，每轮 {about['seconds']:.0f} 秒。"
     )
     return "\n".join([*lines, "", said, ""])

@@ -60,15 +60,12 @@ def page(name: str, lang: str) -> str:
 def run(argv: list[str]) -> int:
     """Print one playbook, or the list of ids. Raises InfradocError for an id that has none."""
     args = parser().parse_args(argv)
-    if args.id is None:
-        print("\n".join(listed(args.lang)))
-        return 0
     try:
-        text = page(args.id, args.lang)
+        text = "\n".join(listed(args.lang)) if args.id is None else page(args.id, args.lang)
     except infradoc_playbooks.PlaybookError as error:
         message = str(error)
         raise InfradocError(f"{message[:1].upper()}{message[1:]}") from error
-    if sys.stdout.isatty():
+    if args.id is not None and sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
 

@@ -121,7 +121,9 @@ def lint(folder: Path | None) -> list[str]:
     """Problems of the rule files, and for the packaged ones of what they name elsewhere."""
     problems = lint_rules(folder)
     if folder is None and not problems:
-        problems = check_catalog(load_rules())
+        from infradoc.cli import playbook_lint  # here: it loads every command
+
+        problems = check_catalog(load_rules()) + playbook_lint.problems()
     _conclude("lint", counted(len(rule_files(folder or default_dir())), "rule"), problems, "all sound")
     return problems
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,10 @@ _SHOWN_BY = (
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a report is made of. `blind_spots` are sentences on sources that could not be used; `seconds` the span."""
+    """What a report is made of. `blind_spots` are sentences on sources that could not be used; `seconds` the span.
+
+    `named`: kinds of what may be missing (log, client, settings) whose source the configuration names already.
+    """
 
     name: str
     store: Store
@@ -51,6 +54,7 @@ class Observation:
     seconds: float
     blind_spots: Sequence[str] = ()
     unparsed_lines: int = 0
+    named: frozenset[str] = frozenset()
 
 
 def build_report(seen: Observation, lang: str = "en") -> Report:
@@ -71,7 +75,9 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
     if broken is not None:
         text = (broken.text or broken.name)[:_SHOWN]
         hidden.insert(0, artefact_words(lang)["broke_off"].format(source=broken.source or "?", text=text))
-    hidden += needs_lines({name: lacks for name, lacks in seen.log.blind.items() if name not in unseen}, say)
+    hidden += needs_lines(
+        {name: lacks for name, lacks in seen.log.blind.items() if name not in unseen}, say, seen.named
+    )
     for why in dict.fromkeys(vitals.missing.values()):
         hidden.append(f"{', '.join(name for name, reason in vitals.missing.items() if reason == why)}: {why}")
     if seen.store.dropped_series:
@@ -144,8 +150,8 @@ def server_seen(store: Store) -> bool:
 _HISTORY = re.compile(r"\((\d+(?:\.\d+)?) s of history\)$")
 
 
-def needs_lines(blind: Mapping[str, Sequence[str]], say: Mapping[str, str]) -> list[str]:
-    """What the blind rules need, in words: one line for those that lack the same."""
+def needs_lines(blind: Mapping[str, Sequence[str]], say: Mapping[str, str], named: Collection[str] = ()) -> list[str]:
+    """What the blind rules need, in words: one line for those that lack the same. `named` as in `Observation`."""
     lacking: dict[tuple[str, ...], list[str]] = {}
     waits: dict[float, list[str]] = {}
     for name, missing in blind.items():
@@ -161,8 +167,9 @@ def needs_lines(blind: Mapping[str, Sequence[str]], say: Mapping[str, str]) -> l
         say["needs"].format(ids=", ".join(sorted(names)), missing=say["lack_history"].format(seconds=seconds))
         for seconds, names in sorted(waits.items())
     ]
+    lack = {kind: say[f"lack_{kind}_named" if kind in named else f"lack_{kind}"] for kinds in lacking for kind in kinds}
     return history_lines + [
-        say["needs"].format(ids=", ".join(sorted(names)), missing=say["and_also"].join(say[f"lack_{k}"] for k in kinds))
+        say["needs"].format(ids=", ".join(sorted(names)), missing=say["and_also"].join(lack[kind] for kind in kinds))
         for kinds, names in sorted(lacking.items())
     ]
 

@@ -44,7 +44,9 @@ def diagnose_live(
         return unknown_report(target.name, [store.errors.get("metrics", words(lang)["server_down"])], store.system)
     blind = [f"{source.name}: {why}" for source in target.sources if (why := why_blind(source))]
     unparsed = sum(int(getattr(source, "unparsed_lines", 0)) for source in target.sources)
-    seen = Observation(target.name, store, monitor.log, last.frame, max(taken, store.period), blind, unparsed)
+    given = (("log", target.config.log or target.config.log_command), ("client", target.config.client))
+    named = frozenset(kind for kind, what in (*given, ("settings", target.config.launch)) if what)
+    seen = Observation(target.name, store, monitor.log, last.frame, max(taken, store.period), blind, unparsed, named)
     if plots is not None:
         _draw(plots, monitor.log, store, last.frame.now)
     return build_report(seen, lang)

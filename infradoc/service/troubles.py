@@ -16,14 +16,14 @@ class Troubles:
         self._guard = threading.Lock()
         self._texts: dict[str, str] = {}
 
-    def note(self, part: str, text: str) -> None:
-        """What is wrong with `part` now; "" when nothing is. The same once more is no news."""
+    def note(self, part: str, text: str, over: str = "") -> None:
+        """What is wrong with `part` now; "" when nothing is: then `over` is said. The same once more is no news."""
         with self._guard:
             before = self._texts.get(part, "")
             if text == before:
                 return
             self._texts[part] = text
-        self._say("trouble" if text else "back", text or f"{part}: works again")
+        self._say("trouble" if text else "back", text or over or f"{part}: works again")
 
     def forget(self, part: str) -> None:
         """`part` is no more: nothing is said."""

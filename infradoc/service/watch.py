@@ -11,7 +11,7 @@ from typing import Any
 from infradoc.alerts.alerting import Alerting
 from infradoc.alerts.config import AlertsConfig, alerts_config
 from infradoc.alerts.database import StoreError, state_folder
-from infradoc.config import Config
+from infradoc.config import FILE_NAME, Config
 from infradoc.errors import InfradocError
 from infradoc.fleet.fleet import Fleet
 from infradoc.fleet.model import Watched
@@ -23,10 +23,12 @@ from infradoc.service.exporter import OwnFigures
 from infradoc.service.history import HISTORY_NAME, History, HistoryError
 from infradoc.service.http import Server
 from infradoc.service.journal_lines import Lines
+from infradoc.service.named import NamedSources
 from infradoc.service.pages import Condition, Pages
 from infradoc.service.systemd import notify, watchdog_seconds
 from infradoc.service.texts import in_language
 from infradoc.service.troubles import Troubles
+from infradoc.service.words import say
 from infradoc_rules.catalog import Catalog
 
 DRAIN_SECONDS = 5.0
@@ -50,6 +52,8 @@ class Watch:
         self._known: dict[str, dict[str, str]] = {}
         self._lost: set[str] = set()
         self._troubles = Troubles(self._say)
+        self._lang = self.settings.lang  # to the end: another one takes effect at the next start
+        self._named = NamedSources(self._troubles, self._lang)
         self._set_aside_said = 0
         self._stages: set[tuple[str, str]] = set()  # of applied changes, that the history has
         self._other_texts: dict[str, tuple[float, frozenset[str], dict[str, list[dict[str, Any]]]]] = {}
@@ -93,9 +97,10 @@ class Watch:
         if self.server is not None:
             self.server.start()
         self._fleet.start()
-        where = f"; /metrics and /health on port {self.server.port}" if self.server is not None else ""
-        told = ", ".join(self._alerting.config.sinks) or "nobody, for there are no [alerts.sinks.NAME] in infradoc.toml"
-        self._say("watching", f"{', '.join(self.settings.targets)}; alerts go to {told}{where}")
+        where = self._text("pages_at", port=self.server.port) if self.server is not None else ""
+        file = self._config.path.name if self._config.path is not None else FILE_NAME
+        told = ", ".join(self._alerting.config.sinks) or self._text("nobody", file=file)
+        self._say("watching", self._text("watching", targets=", ".join(self.settings.targets), sinks=told, where=where))
         self._say_set_aside()
         notify("READY=1")
         pause = min(_TEND_SECONDS, watchdog_seconds() or _TEND_SECONDS)
@@ -105,7 +110,7 @@ class Watch:
             if self._reload and not self._ending:
                 self._reload = False
                 self._read_again()
-            self._troubles.note("alerts", self._alerting.trouble)
+            self._note("alerts", self._alerting.trouble)
             self._look_at_sinks()
             self._say_set_aside()
             notify("WATCHDOG=1")
@@ -118,7 +123,7 @@ class Watch:
         except StoreError:
             return  # told as the trouble of all alerts
         for name, why in refusals.items():
-            self._troubles.note(f"sink {name}", f"alerts do not reach {name}: {why}" if why else "")
+            self._note(f"sink {name}", self._text("refused", sink=name, why=why) if why else "")
 
     def _say_set_aside(self) -> None:
         """Files that were damaged: said once, and shown on the health page for as long as this watch runs."""
@@ -129,10 +134,10 @@ class Watch:
 
     def _stop(self) -> None:
         notify("STOPPING=1")
-        self._say("stopping", f"now: messages that wait get up to {DRAIN_SECONDS:.0f} s, the rest stays on disk")
+        self._say("stopping", self._text("stopping", seconds=DRAIN_SECONDS))
         hanging = self._fleet.stop(_STOP_SECONDS)
         if hanging:
-            self._say("trouble", f"the look at {', '.join(hanging)} hangs and is left behind")
+            self._say("trouble", self._text("hangs", targets=", ".join(hanging)))
         if self.server is not None:
             self.server.stop()
         self._alerting.stop(DRAIN_SECONDS)
@@ -145,11 +150,12 @@ class Watch:
             config, settings = self._load()
             added, removed = self._follow(config, settings)
         except InfradocError as error:
-            self._say("trouble", f"The configuration was not read again, the old one stays in force. {error}")
+            self._say("trouble", self._text("not_reloaded", why=error))
         else:
-            changed = f"targets: added {', '.join(added) or 'none'}, removed {', '.join(removed) or 'none'}"
-            changed += "; alerts: as before" if alerts == self._alerting.config else "; alerts: changed"
-            self._say("reload", f"the configuration was read again: {changed}")
+            none = self._text("none")
+            parts = {"added": ", ".join(added) or none, "removed": ", ".join(removed) or none}
+            parts["alerts"] = self._text("as_before" if alerts == self._alerting.config else "changed")
+            self._say("reload", self._text("reloaded", **parts))
         notify("READY=1")
 
     def _follow(self, config: Config, settings: WatchConfig) -> tuple[list[str], list[str]]:
@@ -165,7 +171,7 @@ class Watch:
             raise
         for key in ("listen", "history", "lang", "period"):
             if getattr(settings, key) != getattr(self.settings, key):
-                self._say("reload", f"watch.{key} takes effect at the next start")
+                self._say("reload", self._text("next_start", key=f"watch.{key}"))
         self._config, self.settings = config, settings
         self._history.retention = settings.retention
         for spec in set(removed) - set(added):
@@ -180,10 +186,11 @@ class Watch:
             self._known.pop(name, None)
             self._lost.discard(name)
             self._other_texts.pop(name, None)
+            self._named.forget(name)
         try:
             self._history.note(now, name, {})
         except HistoryError as error:
-            self._troubles.note("history", str(error))
+            self._note("history", str(error))
 
     def _change_alerting(self, config: AlertsConfig) -> None:
         """Sinks or times were changed. Raises InfradocError; then the old ones go on."""
@@ -192,7 +199,7 @@ class Watch:
         for name in set(old.sinks) - set(config.sinks):
             self._troubles.forget(f"sink {name}")
         if config.state != old.state:
-            self._say("reload", "alerts.state takes effect at the next start")
+            self._say("reload", self._text("next_start", key="alerts.state"))
 
     # --- one look ---------------------------------------------------------------------------------------------------
 
@@ -227,18 +234,22 @@ class Watch:
         """Say what is new: findings that fired or resolved, a server that went or came back."""
         if not state.up and state.name not in self._lost:
             self._lost.add(state.name)
-            self._say("lost", f"{state.name}: {state.error or 'it does not answer'}", now)
+            why = state.error or self._text("no_answer")
+            self._say("lost", self._text("lost", target=state.name, why=why), now)
         elif state.up and state.name in self._lost:
             self._lost.discard(state.name)
-            self._say("back", f"{state.name} answers again", now)
+            self._say("back", self._text("answers_again", target=state.name), now)
+        self._named.look(now, state)
         held = self._known.setdefault(state.name, {})
         for name, finding in found.items():
             if name not in held:
-                text = f"{state.name}: {finding['severity']} {name}: {finding['title']}"
+                severity = self._text(str(finding["severity"]))
+                text = self._text("fired", target=state.name, severity=severity, id=name, title=finding["title"])
                 self._say("fired", text, now, target=state.name, finding=name, severity=finding["severity"])
         for name in [one for one in held if known and one not in found]:
             title = held.pop(name)
-            self._say("resolved", f"{state.name}: {name}: {title}", now, target=state.name, finding=name)
+            text = self._text("resolved", target=state.name, id=name, title=title)
+            self._say("resolved", text, now, target=state.name, finding=name)
         held.update({name: str(finding["title"]) for name, finding in found.items()})
 
     def _remember(self, now: float, state: Watched, found: Mapping[str, Mapping[str, Any]], known: bool) -> None:
@@ -248,9 +259,9 @@ class Watch:
                 self._history.measure(now, state.name, state.vitals)
             for record in state.changes:
                 self._change(now, state.name, record)
-            self._troubles.note("history", self._history.trouble)
+            self._note("history", self._history.trouble)
         except HistoryError as error:
-            self._troubles.note("history", str(error))
+            self._note("history", str(error))
 
     def _change(self, now: float, target: str, record: ChangeRecord) -> None:
         """Tell each stage of an applied change once: when it came into force, its verdict, and that it was undone."""
@@ -264,8 +275,14 @@ class Watch:
         is_new = self._history.change(target, stage, last.time, told["summary"])
         self._stages.add((target, stage))
         if is_new and last.time >= self._started - _NEW_CHANGE_SECONDS:
-            self._say("change", f"{target}: {told['summary']}", now, target=target)
+            self._say("change", self._text("change", target=target, what=told["summary"]), now, target=target)
             self._alerting.changed(last.time, target, told)
+
+    def _text(self, key: str, /, **parts: object) -> str:
+        return say(self._lang, key, **parts)
+
+    def _note(self, part: str, trouble: str) -> None:
+        self._troubles.note(part, trouble, self._text("works_again", part=part))
 
     def _say(self, event: str, text: str, now: float | None = None, **more: Any) -> None:
         self._lines.say(self._clock() if now is None else now, event, text, **more)
@@ -279,6 +296,6 @@ class Watch:
         try:
             alerts = self._alerting.figures()
         except StoreError as error:
-            self._troubles.note("alerts", str(error))
+            self._note("alerts", str(error))
             alerts = {"firing": {}, "sinks": {}}
         return OwnFigures(self._started, len(self._troubles.now), alerts["firing"], alerts["sinks"])

@@ -26,7 +26,7 @@ _ACTION = re.compile(r"^- `([a-z_]+)`", re.MULTILINE)
 
 
 class PlaybookError(LookupError):
-    """No such page; the message names the nearest one."""
+    """No such page; the message names the nearest one, or the language that it is missing in."""
 
 
 def _folder(name: str) -> Traversable:
@@ -54,8 +54,20 @@ def get(name: str, lang: str = "en") -> str:
     known = (*ids(), *mechanisms())
     if name not in known:
         raise PlaybookError(f"there is no playbook {name!r}; {_nearest(name, known)}")
-    text = (_folder(folder) / f"{name}.{'zh' if lang == 'zh' else 'en'}.md").read_text(encoding="utf-8")
-    return _MARKS.sub("", text)
+    file = _page(folder, name, "zh" if lang == "zh" else "en")
+    if not file.is_file():
+        raise PlaybookError(f"the page {folder}/{file.name} is missing; add it beside the one in the other language")
+    return _MARKS.sub("", file.read_text(encoding="utf-8"))
+
+
+def _page(folder: str, name: str, lang: str) -> Traversable:
+    return _folder(folder) / f"{name}.{lang}.md"
+
+
+def missing() -> list[tuple[str, str]]:
+    """(name, language) of each page that there is in the other language alone."""
+    pages = [("catalog", name) for name in ids()] + [("mechanisms", name) for name in mechanisms()]
+    return [(name, lang) for folder, name in pages for lang in LANGUAGES if not _page(folder, name, lang).is_file()]
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
@@ -79,7 +91,8 @@ def findings_of(mechanism: str) -> tuple[str, ...]:
 
 def mechanisms_of(finding_id: str) -> tuple[str, ...]:
     """The mechanism pages that explain what a finding is about, sorted."""
-    return tuple(name for name in mechanisms() if finding_id in findings_of(name))
+    gone = set(missing())
+    return tuple(name for name in mechanisms() if (name, "en") not in gone and finding_id in findings_of(name))
 
 
 def sections(text: str) -> dict[str, str]:

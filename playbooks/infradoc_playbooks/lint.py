@@ -15,6 +15,7 @@ from infradoc_playbooks import (
     get,
     ids,
     mechanisms,
+    missing,
     sections,
 )
 
@@ -28,12 +29,16 @@ _LEAST_CHINESE = 200  # characters in Chinese on a Chinese page
 
 def problems() -> list[str]:
     """One sentence for every fault of a page; empty when all are complete."""
-    found: list[str] = []
+    gone = missing()
+    found = [f"playbook {name}: the page {name}.{lang}.md is missing." for name, lang in gone]
+    without = {name for name, lang in gone if lang == "en"}  # what the other one is compared with
     for lang in LANGUAGES:
         for name in ids():
-            found += [f"playbook {name} ({lang}): {what}" for what in _runbook(name, lang)]
+            if (name, lang) not in gone and name not in without:
+                found += [f"playbook {name} ({lang}): {what}" for what in _runbook(name, lang)]
         for name in mechanisms():
-            found += [f"mechanism {name} ({lang}): {what}" for what in _mechanism(name, lang)]
+            if (name, lang) not in gone and name not in without:
+                found += [f"mechanism {name} ({lang}): {what}" for what in _mechanism(name, lang)]
     return found
 
 

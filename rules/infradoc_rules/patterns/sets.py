@@ -15,7 +15,7 @@ from infradoc_rules.yaml_file import load_plain
 
 SYSTEMS = ("vllm", "sglang", "tgi", "llamacpp", "lmdeploy", "trtllm", "ollama", "infradoc")
 # Lines that any log may hold, whoever wrote it.
-COMMON = ("python", "torch", "nccl", "kernel", "hardware", "training", "lengths", "installed", "refused")
+COMMON = ("python", "torch", "nccl", "kernel", "hardware", "training", "lengths", "installed", "refused", "errors")
 _NO_PREFIX = "^(?P<msg>.*)$"
 # Of these engines `prefix.take_off` knows every form of prefix; asking RE2 as well costs ten times as much.
 _COVERED = frozenset({"vllm", "sglang", "tgi"})

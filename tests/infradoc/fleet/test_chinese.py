@@ -99,6 +99,11 @@ def test_every_translation_keeps_what_is_filled_in() -> None:
             "http://h/metrics gave no page: ConnectionRefusedError: [Errno 111] Connection refused.",
             "http://h/metrics 没有返回页面：连接被拒绝。",
         ),
+        (
+            "The log command docker does not run: it ended at once with exit code 1. Its last line: Error. No such",
+            "日志命令 docker 无法运行：它立即结束，退出码 1。最后一行：Error. No such",
+        ),
+        ("The log command nope does not run: No such file or directory.", "日志命令 nope 无法运行：文件不存在。"),
         ("http://h/admin/config answered 409: busy with a drain", "http://h/admin/config 返回 409：busy with a drain"),
     ],
 )

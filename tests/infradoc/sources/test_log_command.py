@@ -65,11 +65,55 @@ def test_a_command_that_ends_is_told_and_started_again_later() -> None:
         return any("exit code 3" in text for text in errors)
 
     until(told)
-    assert "The log command sh does not run" in errors[0]
-    until(lambda: "started again in" in (source.read(time.time()).error or ""))
+    assert set(errors) == {"The log command sh does not run: it ended at once with exit code 3."}
     begun = source._command._started
     until(lambda: bool(source.read(time.time())) and source._command._started > begun)
     assert "exit code 3" in (source.read(time.time()).error or ""), "a start alone is no recovery"
+    source.close()
+
+
+def test_what_it_said_last_is_told_once_and_printing_is_no_recovery() -> None:
+    script = "date +%N; echo 'Error: no such container, password=hunter22 \033[31m'; exit 1"
+    source = CommandLogSource(("sh", "-c", script), "vllm")
+    until(lambda: source.read(time.time()).error is not None)
+    told = source.read(time.time()).error
+    assert told is not None and told.startswith(
+        "The log command sh does not run: it ended at once with exit code 1. Its last line: Error: no such container"
+    )
+    assert "hunter22" not in told and "\033" not in told
+    lines: list[str] = []
+    begun = source._command._started
+
+    def printed_again() -> bool:
+        assert source.read(time.time()).error == told  # the same words, or it would be news at every start
+        lines.extend(source.new_lines)
+        return source._command._started > begun and bool(lines)
+
+    until(printed_again)
+    source.close()
+
+
+def test_what_is_printed_by_a_command_in_trouble_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infradoc.sources.log_command._STEADY_SECONDS", 1.0)
+    source = CommandLogSource(("sh", "-c", f"echo '{LINE}'; [ -e /proc/$PPID/no ] || sleep 60"), "vllm")
+    source._command.trouble = "it ended at once with exit code 1."
+    reading = source.read(time.time())
+    events = list(reading.events)
+
+    def came() -> bool:
+        nonlocal reading
+        reading = source.read(time.time())
+        events.extend(reading.events)
+        return bool(events)
+
+    until(came)
+    until(lambda: source.read(time.time()).error is None)  # it has run steadily
+    source.close()
+
+
+def test_the_last_line_counts_without_its_line_end() -> None:
+    source = CommandLogSource(("printf", "gone for good"), "vllm")
+    until(lambda: "Its last line: gone for good" in (source.read(time.time()).error or ""))
     source.close()
 
 
@@ -83,10 +127,8 @@ def test_what_the_command_left_behind_ends_too() -> None:
     orphan = int(first_line(ended))
 
     def told() -> bool:
-        try:
-            return bool(ended.lines()) and False
-        except OSError as error:
-            return "ended with exit code 0" in str(error.strerror)
+        ended.lines()
+        return "it ended at once with exit code 0" in ended.trouble
 
     until(told)
     until(lambda: is_gone(orphan))
@@ -151,13 +193,9 @@ tail = CommandTail(("sh", "-c", "exit 0"))
 before = open_files()
 for _ in range(5):
     tail._again = 0.0
-    tail._trouble = ""
     tail.lines()
     while tail._process is not None:
-        try:
-            tail.lines()
-        except OSError:
-            pass
+        tail.lines()
         time.sleep(0.01)
 tail.close()
 for thread in threading.enumerate():
