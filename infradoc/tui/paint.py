@@ -123,14 +123,19 @@ def breaks(line: str, width: int, indent: int = 0) -> list[int]:
     """Places in `line` where a new row begins; those after the first have `indent` cells less."""
     cuts: list[int] = []
     start = last = used = 0
+    inked = False
     for place, character in enumerate(line):
-        if place > start and may_break(line[place - 1], character):
+        if inked and may_break(line[place - 1], character):  # a row of blanks alone would make none shorter
             last = place
+        inked = inked or character not in " •"
         used += cell_len(character)
-        if used > max(2, width) and character != " ":
+        while used > max(2, width) and character != " ":
             cut = last if last > start else place
+            if cut == start:  # one character, and no row is wide enough for it
+                break
             cuts.append(cut)
-            start, used = cut, indent + cell_len(line[cut : place + 1].lstrip(" "))
+            kept = line[cut : place + 1].lstrip(" ")
+            start, used, inked = cut, indent + cell_len(kept), bool(kept.strip("•"))
     return cuts
 
 

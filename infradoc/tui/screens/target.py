@@ -110,6 +110,10 @@ class TargetScreen(DoctorScreen):
         super().on_resize(event)
         self.lay_out()
 
+    def on_panel_moved(self) -> None:
+        """Paint for the room that there is now."""
+        self.kick()
+
     def lay_out(self) -> None:
         """Height of a row of panels: they share the room, but none is lower than `_LOWEST`."""
         shown = max(1, sum(1 for panel in self.panels if panel.display))

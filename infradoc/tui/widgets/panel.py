@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.style import Style
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -14,6 +15,9 @@ class Panel(ScrollView, can_focus=True):
     """One panel; `key` is the digit that shows it."""
 
     ALLOW_MAXIMIZE = True
+
+    class Moved(Message):
+        """It has other room now than its rows were painted for: a bar of scrolling beside it came or went."""
 
     def __init__(self, key: str, title: str) -> None:
         super().__init__(id=f"panel-{key}", classes="panel")
@@ -42,6 +46,11 @@ class Panel(ScrollView, can_focus=True):
     def allow_horizontal_scroll(self) -> bool:
         """Only where rows are wider than the panel."""
         return self.virtual_size.width > self.size.width
+
+    def on_resize(self) -> None:
+        """Whoever paints must know."""
+        if self._strips:
+            self.post_message(self.Moved())
 
     def show(self, strips: Sequence[Strip]) -> None:
         """Take new rows."""

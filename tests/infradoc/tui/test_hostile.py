@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
@@ -213,6 +213,7 @@ def test_wrapping_breaks_between_words_and_inside_chinese() -> None:
 
 
 @given(st.text(alphabet="ab 中文，（）。1", max_size=120), st.integers(6, 30))
+@example(" 。。。", 6)
 def test_rows_of_chinese_fit_and_lose_nothing(line: str, width: int) -> None:
     rows = broken(Text(line, style="bold"), width).plain.split("\n")
     assert all(cell_len(row.rstrip(" ")) <= width for row in rows)
