@@ -182,3 +182,9 @@ def test_segments_that_grow_are_not_advised_twice(name):
     assert ADVISERS["set_expandable_segments"](_advice({name: "expandable_segments:True"})) is None
     action = ADVISERS["set_expandable_segments"](_advice({name: "max_split_size_mb:128"}))
     assert action.flag == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+
+
+@pytest.mark.parametrize(("origin", "advised"), [("flag", True), ("log", True), ("metrics", False)])
+def test_a_pool_that_a_metrics_page_tells_was_not_set_by_hand(origin, advised):
+    frame = MemoryFrame.build(facts=[Fact("kv_pool_tokens", 3072, origin)], system="vllm")
+    assert (ADVISERS["lower_pool"](Advice(frame, {}, "en")) is not None) == advised

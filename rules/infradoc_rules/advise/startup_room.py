@@ -114,13 +114,16 @@ def _dummies(advice: Advice) -> float | None:
 def lower_pool(advice: Advice) -> Action | None:
     """A pool that was given by hand goes back to what the engine works out. None where it was not given."""
     names = ("kv_pool_tokens", "kv.pool_blocks_override", "kv.pool_bytes_override", "max_batch_total_tokens")
-    present = next((value for name in names if (value := advice.number(name)) is not None), None)
+    told = advice.frame.facts
+    # A metrics page tells the size of a pool that the server worked out by itself as well.
+    given = [name for name in names if name in told and told[name].origin != "metrics"]
+    present = next((value for name in given if (value := advice.number(name)) is not None), None)
     if present is None and advice.system != "tgi":
         return None
     return advice.action(
         "lower_kv_capacity",
         from_value=int(present) if present else None,
-        to_value=int(present) // 2 if present and advice.number("kv_pool_tokens") else None,
+        to_value=int(present) // 2 if present and "kv_pool_tokens" in given else None,
         why=advice.say(
             "the pool was set by hand to more than is free beside the weights; left out, the engine works it out",
             "池的大小是手工设定的，超过权重之外的空闲显存；不设则由引擎自行计算",
