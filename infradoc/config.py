@@ -98,6 +98,11 @@ class Config:
     lines: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
+    def name(self) -> str:
+        """The file's name, for sentences about it; the usual one where there is no file."""
+        return self.path.name if self.path else FILE_NAME
+
+    @property
     def folder(self) -> Path:
         """Where relative paths of the file start."""
         return self.path.parent if self.path else Path.cwd()

@@ -23,6 +23,7 @@ from typing import Any
 
 from infradoc.errors import InfradocError
 from infradoc.report.post_mortem import diagnose_artefacts
+from infradoc_rules.actions import ACTIONS
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.model import SEVERITY_RANK
 from infradoc_rules.vocabulary import finding_ids
@@ -228,7 +229,22 @@ def _changes(path: Path, data: Mapping[str, Any]) -> Mapping[str, Any]:
     for knob, change in value.items():
         if not (isinstance(change, dict) and "set" in change) and change not in _DIRECTIONS:
             raise LabelError(f"{path}: {knob!r} of `fix` has no direction.", how)
+    _check_knobs(path, value)
     return value
+
+
+def _check_knobs(path: Path, fix: Mapping[str, Any]) -> None:
+    """Raises LabelError where no knob of `fix` is one that an action moves: the case could never be met.
+
+    Beside one that is known, others may stand: a label names every change that would help, and advice knows a few.
+    """
+    known = {*_aliases(""), *(action.knob for action in ACTIONS.values())}
+    names = [_normal(knob) for knob in fix]
+    if not names or any(name in known for name in names):
+        return
+    near = difflib.get_close_matches(names[0], known, n=1, cutoff=0.7)
+    hint = f"Did you mean {near[0]}?" if near else "docs/accuracy.md tells its form; knobs are those of the reports."
+    raise LabelError(f"{path}: `fix` names {str(next(iter(fix)))[:60]!r}, which is no knob that advice moves.", hint)
 
 
 def _named(label: Label) -> Iterator[str]:

@@ -79,7 +79,8 @@ def _diagnosis(view: Mapping[str, Any], text: Mapping[str, Any], lang: str) -> l
     lines += action_lines(text.get("action"), lang)
     lines.append(("falsifier", text.get("falsifier") or ""))
     lines.append(("carries", COMMA[lang].join(carried_titles(view, lang))))
-    lines.append(("playbook", f"infradoc playbook {view['playbook']}" if view["playbook"] else ""))
+    page_lang = " --lang zh" if lang == "zh" else ""
+    lines.append(("playbook", f"infradoc playbook {view['playbook']}{page_lang}" if view["playbook"] else ""))
     return lines
 
 

@@ -61,7 +61,8 @@ def _mostly_utf8(head: bytes) -> bool:
 class LineReader:
     """Lines of a stream in batches, with at most LINE_LIMIT characters each. `cut` counts those that were longer.
 
-    Of long runs of blank or very short lines the beginning is given; `thinned.cut` counts the others.
+    Of long runs of blank or very short lines the beginning is given, and of millions of short ones the first;
+    `thinned.cut` and `thinned.unread` count the others.
     """
 
     def __init__(self, stream: Readable, head: bytes = b"", runs: Runs | None = None) -> None:
@@ -112,6 +113,9 @@ class LineReader:
         if text[:1] == "\n" and text == "\n" * len(text):  # nothing but line ends: no list is made of them
             self._rest = ""
             return [""] * self.thinned.newlines(len(text))
+        if self.thinned.whole(text):
+            self._rest = text[text.rindex("\n") + 1 :]
+            return []
         self.dirty = "\x1b" in text or "\r" in text or "\x00" in text or "[0m" in text
         lines = text.split("\n")  # not splitlines: a form feed or U+2028 inside a message ends no line
         self._rest = lines.pop()
@@ -126,7 +130,7 @@ class LineReader:
             lines = [self._capped(line) for line in lines]
         if self.dirty and "\r" in text:
             lines = [line[:-1] if line.endswith("\r") else line for line in lines]
-        return self.thinned.lines(lines)
+        return self.thinned.lines(lines, len(text))
 
     def _capped(self, line: str) -> str:
         if len(line) <= LINE_LIMIT:

@@ -13,6 +13,7 @@ from pathlib import Path
 from infradoc.artefacts.kinds import KINDS
 from infradoc.artefacts.kinds.log import reader_of
 from infradoc.artefacts.model import Artefact, Gathered, Segment
+from infradoc.artefacts.newest_first import oldest_first
 from infradoc.artefacts.notes import Notes
 from infradoc.artefacts.open import ArtefactError, Opening, Text
 from infradoc.artefacts.servers import Part, Signs, by_server, has_banner, signs_of
@@ -54,7 +55,7 @@ def gather(path: Path | None, endings: tuple[str, ...] = ("",)) -> Gathered:
     gc.disable()
     try:
         for text in opening.texts(path, endings):
-            if not account.take(text):
+            if not account.take(text) and not text.reader.thinned.unread:
                 opening.notes.add("blank", text.name)
     finally:
         if collecting:
@@ -113,7 +114,9 @@ class _Account:
             ]
             return any(found)
         if following is None:
-            return self._take(text.name, text.group, lines, size)
+            if (turned := oldest_first(lines)) is not None:
+                self.notes.add("turned", text.name)
+            return self._take(text.name, text.group, lines if turned is None else turned, size)
         logs = self._take_but_logs(split(text.name, lines), text.group)
         self._stream(text, logs[0] if logs else Segment(LOG, text.name, 1, []), following, rest, cleaner, len(head))
         return True

@@ -25,6 +25,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{name} 不是普通文件（管道、套接字或设备），未读取。",
     ),
     "empty": ("{name} is empty.", "{name} 是空的。"),
+    "zeros": ("{name} holds nothing but zero bytes.", "{name} 里只有零字节。"),
     "image": (
         "{name} is an image: text is needed, so paste the lines that it shows.",
         "{name} 是图片：需要文本，请把图中的内容粘贴为文字。",
@@ -65,6 +66,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         " in the numbers of the lines below.",
         "{name} 有连续数千行空行或极短的行；其中 {count} 行已跳过，其后的行号不计这些行。",
     ),
+    "dense": (
+        "{name}: {count} very short lines were not read: there are millions of them. Give the part that matters.",
+        "{name}：极短的行有数百万之多，其中 {count} 行未读取。请只提供相关部分。",
+    ),
     "locked": (
         "{name} is locked with a password and was not read.",
         "{name} 有密码保护，未读取。",
@@ -76,6 +81,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "odd": (
         "{name}: what begins at line {line} ({what}) holds numbers that no such output has, and was not read.",
         "{name}：第 {line} 行开始的内容（{what}）含有不可能的数值，未读取。",
+    ),
+    "turned": (
+        "{name} has its newest line first and was read from its end; the numbers of lines below count from there.",
+        "{name} 最新的行在最前面，已从末尾读起；下文的行号从末尾数起。",
     ),
     "nothing": ("{name} holds nothing to read.", "{name} 中没有可读取的内容。"),
     "blank": ("{name} holds only blank lines.", "{name} 只有空行。"),
@@ -93,6 +102,7 @@ _TELLING = frozenset(
         "locked",
         "bomb",
         "budget",
+        "dense",
         "surplus",
         "deep",
         "long",

@@ -128,7 +128,7 @@ class Opening:
         if not head:
             # What breaks off at once, or may give nothing any more, is named by who unpacks it.
             if not getattr(source, "broken", "") and not getattr(source, "stopped", False):
-                self.notes.add("empty", name)
+                self.notes.add("zeros" if isinstance(source, HoleyFile) else "empty", name)
             return
         if head.startswith(magic.RTF):
             whole = _up_to(source, head, richtext.MOST_BYTES)
@@ -158,6 +158,8 @@ class Opening:
             self.notes.add("long", name, count=reader.cut)
         if reader.thinned.cut:
             self.notes.add("short", name, count=reader.thinned.cut)
+        if reader.thinned.unread:
+            self.notes.add("dense", name, count=reader.thinned.unread)
         if reader.failed:
             self.notes.add("unreadable", name, why=reader.failed)
 

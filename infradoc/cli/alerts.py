@@ -76,10 +76,11 @@ def run(argv: list[str]) -> int:
     return int(args.call(args))
 
 
-def _config(args: argparse.Namespace) -> AlertsConfig:
+def _config(args: argparse.Namespace) -> tuple[AlertsConfig, Config]:
     from infradoc.alerts.config import alerts_config
 
-    return alerts_config(load_config(args.config))
+    loaded = load_config(args.config)
+    return alerts_config(loaded), loaded
 
 
 def _database(config: AlertsConfig) -> Database:
@@ -91,10 +92,10 @@ def _database(config: AlertsConfig) -> Database:
 def _test(args: argparse.Namespace) -> int:
     from infradoc.alerts.sinks.all import make_sink
 
-    config = _config(args)
+    config, loaded = _config(args)
     if not config.sinks:
-        raise InfradocError("infradoc.toml names no sinks.", "Add an [alerts.sinks.NAME] table with a `kind`.")
-    chosen = [_named(config, args.sink)] if args.sink else list(config.sinks)
+        raise InfradocError(f"{loaded.name} names no sinks.", "Add an [alerts.sinks.NAME] table with a `kind`.")
+    chosen = [_named(config, args.sink, loaded.name)] if args.sink else list(config.sinks)
     failed = 0
     for name in chosen:
         sink = make_sink(config.sinks[name])
@@ -128,18 +129,18 @@ def _send_test(sink: Sink) -> Outcome:
     return asyncio.run(send())
 
 
-def _named(config: AlertsConfig, name: str) -> str:
+def _named(config: AlertsConfig, name: str, file: str) -> str:
     if name in config.sinks:
         return name
     import difflib
 
     near = difflib.get_close_matches(name, config.sinks, n=1)
     known = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(config.sinks) or 'none'}."
-    raise InfradocError(f"infradoc.toml names no sink {name!r}.", known)
+    raise InfradocError(f"{file} names no sink {name!r}.", known)
 
 
 def _list(args: argparse.Namespace) -> int:
-    config = _config(args)
+    config, _ = _config(args)
     from infradoc.cli.alerts_words import overview, overview_lines
 
     shown = overview(config, _database(config), time.time())
@@ -155,9 +156,9 @@ def _replay(args: argparse.Namespace) -> int:
     from infradoc.alerts.database import state_folder
     from infradoc.alerts.lease import is_held
 
-    config = _config(args)
+    config, loaded = _config(args)
     if args.sink:
-        _named(config, args.sink)
+        _named(config, args.sink, loaded.name)
     now = time.time()
     since = now - args.since if args.since else None
     give_up = max((sink.give_up for sink in config.sinks.values()), default=86_400.0)
@@ -182,14 +183,15 @@ def _silence(args: argparse.Namespace) -> int:
     verb, *rest = args.words
     if verb not in ("add", "list", "expire"):
         verb, rest = "add", args.words
-    database = _database(_config(args))
+    config, loaded = _config(args)
+    database = _database(config)
     if verb == "list":
         return _silences(database, args.json)
     if verb == "expire":
         return _expire(database, rest)
     made = _add(database, rest, args)
     print(visible(f"{made.id} silences {' '.join(map(str, made.matchers))} until {_clock(made.ends)}."))
-    for line in _unknown_targets(made, load_config(args.config)):
+    for line in [*_unknown_targets(made, loaded), *_unknown_findings(made)]:
         print(visible(line), file=sys.stderr)
     return 0
 
@@ -201,11 +203,30 @@ def _unknown_targets(silence: Silence, config: Config) -> list[str]:
     """
     named = [one.value for one in silence.matchers if one.label == "target" and one.operator == "="]
     return [
-        f"infradoc.toml names no target {name!r}; there are: {', '.join(config.targets)}. "
+        f"{config.name} names no target {name!r}; there are: {', '.join(config.targets)}. "
         f"If that is a slip: infradoc alerts silence expire {silence.id}"
         for name in named
         if config.targets and name not in config.targets
     ]
+
+
+def _unknown_findings(silence: Silence) -> list[str]:
+    """A sentence for each finding, by name or by pattern, that no rule can tell; no refusal, as for targets."""
+    import difflib
+
+    from infradoc_rules.vocabulary import finding_ids
+
+    lines = []
+    for one in silence.matchers:
+        if one.label != "finding" or one.operator not in ("=", "=~"):
+            continue
+        if any(one.matches({"finding": name}) for name in finding_ids()):
+            continue
+        near = difflib.get_close_matches(one.value, finding_ids(), n=1)
+        known = f"did you mean {near[0]}?" if near else "`infradoc rules list` shows them."
+        what = f"There is no finding {one.value!r}" if one.operator == "=" else f"No finding matches {one.value!r}"
+        lines.append(f"{what}; {known} If that is a slip: infradoc alerts silence expire {silence.id}")
+    return lines
 
 
 def _clock(seconds: float) -> str:

@@ -6,20 +6,18 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
 
 from infradoc.cli.args import Parser
 from infradoc.cli.fit_input import read_gpu, read_model
+from infradoc.cli.fit_text import as_data, print_text
 from infradoc.cli.fit_words import WORDS
 from infradoc.errors import InfradocError, visible
-from infradoc_rules.sizing.account import CONTEXT, ERRORS, HELD_OUT, Account, account
+from infradoc_rules.sizing.account import account
+from infradoc_rules.sizing.combined import proposals
 from infradoc_rules.sizing.dtypes import BY_CHECKPOINT, DTYPES, KERNELS, KV_DTYPES, QUANTIZATIONS
-from infradoc_rules.sizing.model import Model, SizingError
-from infradoc_rules.sizing.nearest import Nearest, nearest
-from infradoc_rules.sizing.setting import Setting, dtype_of, quantization_in
-from infradoc_rules.units import GIB
+from infradoc_rules.sizing.model import SizingError
+from infradoc_rules.sizing.setting import Setting
+from infradoc_rules.sizing.supported import refused, startable
 
 SUMMARY = "Say before the start whether a model fits, and what would."
 EXIT_DOES_NOT_FIT = 20
@@ -104,128 +102,30 @@ def run(argv: list[str]) -> int:
         eager=args.enforce_eager,
         version=args.engine_version,
     )
+    if (instead := refused(model, setting)) is not None:
+        raise InfradocError(
+            f"{setting.gpu.name} (compute capability {setting.gpu.capability:g}) has no bfloat16.",
+            f"Use --dtype {instead}.",
+        )
+    asked, setting = setting, startable(model, setting)
+    must = {} if setting == asked else {"dtype": str(setting.dtype)}
     try:
         made = account(model, setting)
-        others = nearest(model, setting) if made.problem else []
+        others, together = proposals(model, setting) if made.problem else ([], [])
     except SizingError as error:
         text = visible(str(error))
         raise InfradocError(f"{text[:1].upper()}{text[1:]}.", "See `infradoc fit --help`.") from error
     if args.format == "json":
-        json.dump(as_data(model, setting, made, others), sys.stdout, indent=1, ensure_ascii=False)
+        json.dump(
+            as_data(model, setting, made, others, together) | {"must_set": must},
+            sys.stdout,
+            indent=1,
+            ensure_ascii=False,
+        )
         print()
     else:
-        _print(model, setting, made, others, WORDS[args.lang])
+        words = WORDS[args.lang]
+        about = {"gpu": setting.gpu.name, "capability": setting.gpu.capability or 0.0}
+        notes = [words["must_set"].format(**about, **must)] if must else []
+        print_text(model, setting, made, others, together, notes, words)
     return EXIT_DOES_NOT_FIT if made.problem else 0
-
-
-def as_data(model: Model, setting: Setting, made: Account, others: list[Nearest]) -> dict[str, Any]:
-    """What the text says, as data: bytes on one GPU; errors as shares under and above."""
-    return {
-        "schema": "infradoc.fit/v1",
-        "model": model.name,
-        "parameters": model.parameters,
-        "gpu": setting.gpu.name,
-        "gpus": setting.tensor_parallel * setting.pipeline_parallel,
-        "dtype": dtype_of(model, setting),
-        "quantization": quantization_in(model, setting),
-        "fits": not made.problem,
-        "problem": made.problem or None,
-        "certain": made.certain,
-        "requests": round(made.requests, 2),
-        "kv_bytes": made.kv,
-        "bytes": asdict(made) | {"kv": made.kv, "context": CONTEXT},
-        "kv_tokens": made.tokens,
-        "errors": ERRORS,
-        "held_out": dict(zip(("starts", "kv_gib_nine_of_ten", "kv_gib_worst"), HELD_OUT, strict=True)),
-        "nearest": [
-            {"change": dict(one.changed), "max_model_len": one.account.max_model_len}
-            | {"requests": round(one.account.requests, 2), "kv_bytes": one.account.kv}
-            for one in others
-        ],
-    }
-
-
-def _print(model: Model, setting: Setting, made: Account, others: list[Nearest], words: Mapping[str, str]) -> None:
-    """For people. rich is imported here: programs that read JSON need not wait for it."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column(words["part"])
-    table.add_column(words["size"], justify="right")
-    table.add_column(words["note"])
-    for name, size, note in _rows(setting, made, words):
-        table.add_row(name, f"{size / GIB:.2f}", note)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(_head(model, setting, made, words))
-    console.print(table)
-    for line in _verdict(model, made, words):
-        console.print(line)
-    if made.problem:
-        console.print(words["nearest"] if others else words["none"])
-    for one in others:
-        console.print(_nearest(one, words))
-    starts, nine, worst = HELD_OUT
-    console.print(words["held_out"].format(starts=starts, nine=nine, worst=worst))
-    if not made.problem:
-        console.print(words["next"])
-
-
-def _head(model: Model, setting: Setting, made: Account, words: Mapping[str, str]) -> str:
-    stored = quantization_in(model, setting)
-    dtype = dtype_of(model, setting) + (f" + {stored}" if stored not in (None, "none") else "")
-    gpus = setting.tensor_parallel * setting.pipeline_parallel
-    tokens = f"{made.max_model_len:,}"
-    name = visible(f"{model.name} ({model.parameters / 1e9:.2f} B)")
-    return words["head"].format(model=name, gpus=gpus, gpu=setting.gpu.name, dtype=dtype, tokens=tokens)
-
-
-def _rows(setting: Setting, made: Account, words: Mapping[str, str]) -> list[tuple[str, int, str]]:
-    def error(name: str) -> str:
-        low, high = ERRORS[name]
-        return words["within"].format(low=low * 100, high=high * 100)
-
-    span = words["span"].format(low=made.kv_low / GIB, high=made.kv_high / GIB)
-    unseen = setting.behaviour.unseen / GIB
-    peak = words["unseen"].format(note=error("activation"), gib=unseen) if unseen else error("activation")
-    graphs = (words["graphs"], made.graphs, error("graphs"))
-    return [
-        (words["budget"].format(fraction=setting.share), made.budget, words["exact"]),
-        (words["weights"], made.weights, error("weights")),
-        (words["activation"], made.activation, peak),
-        (words["engine"], made.engine, error("engine")),
-        *([graphs] if made.graphs_inside else []),
-        (words["kv"], made.kv, span),
-        (words["needed"], made.needed, error("kv")),
-        *([] if made.graphs_inside else [graphs]),
-        (words["context"], CONTEXT, words["beyond"]),
-    ]
-
-
-def _verdict(model: Model, made: Account, words: Mapping[str, str]) -> list[str]:
-    key = f"{made.problem}_fail" if made.problem else "fits"
-    lines = [
-        words[key].format(
-            requests=made.requests,
-            tokens=f"{made.max_model_len:,}",
-            per_token=f"{made.kv_per_token:,}",
-            budget=made.budget / GIB,
-            needed=made.needed / GIB,
-            kv=made.kv / GIB,
-        )
-    ]
-    if not made.certain:
-        lines.append(words["close"])
-    if model.vision:
-        lines.append(words["images"])
-    if 0 < model.max_positions < made.max_model_len:
-        lines.append(words["longer"].format(positions=f"{model.max_positions:,}"))
-    return lines
-
-
-def _nearest(one: Nearest, words: Mapping[str, str]) -> str:
-    change = ", ".join(
-        words["checkpoint"] if option == "quantization" else f"--{option.replace('_', '-')} {value}".rstrip()
-        for option, value in one.changed
-    )
-    return words["row"].format(change=change, requests=one.account.requests, tokens=f"{one.account.max_model_len:,}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from infradoc.errors import InfradocError
 from infradoc_rules.sizing.config import model_of
+from infradoc_rules.sizing.covered import unknown
 from infradoc_rules.sizing.gpus import Gpu, gpu_named, known_gpus
 from infradoc_rules.sizing.known import known_model, nearest_names
 from infradoc_rules.sizing.model import Model, SizingError
@@ -50,9 +51,13 @@ def read_gpu(text: str) -> Gpu:
 
 def _from_file(path: Path) -> Model:
     try:
-        return model_of(_document(path), path.resolve().parent.name if path.name == "config.json" else path.stem)
+        raw = _document(path)
+        model = model_of(raw, path.resolve().parent.name if path.name == "config.json" else path.stem)
+        if (kind := unknown(raw)) is not None:
+            raise SizingError(f"the account does not cover models of the kind {kind!r}")
+        return model
     except SizingError as error:
-        raise InfradocError(f"{path}: {error}.", "Give the config.json of a text model.") from error
+        raise InfradocError(f"{path}: {error}.", "Give the config.json of a decoder of a common kind.") from error
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -34,8 +34,13 @@ EN: Mapping[str, str] = {
     "longer": "The model knows only {positions} positions; an engine refuses more unless RoPE scaling is set.",
     "nearest": "Nearest settings that fit:",
     "row": "  {change}: {requests:.1f} requests of {tokens} tokens at once",
-    "checkpoint": "a 4-bit checkpoint (AWQ or GPTQ)",
-    "none": "No single change of these settings fits: take a smaller model, a larger GPU or more of them.",
+    "checkpoint_awq": "a 4-bit checkpoint (AWQ or GPTQ)",
+    "checkpoint_gptq": "a 4-bit checkpoint (GPTQ)",
+    "checkpoint_fp8": "an FP8 checkpoint",
+    "together": "Several changes at once that fit:",
+    "must_set": "{gpu} (compute capability {capability:g}) has no bfloat16: start with --dtype {dtype}. vLLM refuses "
+    "bfloat16 there, older versions also where no --dtype is given.",
+    "none": "No change of these settings fits: take a smaller model, a larger GPU or more of them.",
     "next": "Next: start it, then: infradoc diagnose http://localhost:8000",
 }
 ZH: Mapping[str, str] = {
@@ -68,7 +73,12 @@ ZH: Mapping[str, str] = {
     "longer": "模型只支持 {positions} 个位置；不设置 RoPE 缩放，引擎会拒绝更长的长度。",
     "nearest": "最接近的可行设置：",
     "row": "  {change}：可同时容纳 {requests:.1f} 个 {tokens} token 的请求",
-    "checkpoint": "4 位检查点（AWQ 或 GPTQ）",
+    "checkpoint_awq": "4 位检查点（AWQ 或 GPTQ）",
+    "checkpoint_gptq": "4 位检查点（GPTQ）",
+    "checkpoint_fp8": "FP8 检查点",
+    "together": "同时改几项即可放下：",
+    "must_set": "{gpu}（计算能力 {capability:g}）不支持 bfloat16：启动时请加 --dtype {dtype}。vLLM 在其上会"
+    "拒绝 bfloat16，旧版本在未指定 --dtype 时同样会拒绝。",
     "none": "只改这些设置都放不下：请换更小的模型、更大的 GPU，或增加 GPU 数量。",
     "next": "下一步：启动服务，然后运行 infradoc diagnose http://localhost:8000",
 }

@@ -11,9 +11,9 @@ from infradoc.report.model import Report
 _WORDS: Mapping[str, tuple[str, str]] = {
     "live": (
         "Next: infradoc fix {target} --finding {id} (plan only) | infradoc playbook {id}",
-        "下一步：infradoc fix {target} --finding {id}（只显示方案）| infradoc playbook {id}",
+        "下一步：infradoc fix {target} --finding {id} --lang zh（只显示方案）| infradoc playbook {id} --lang zh",
     ),
-    "kept": ("Next: infradoc playbook {id}", "下一步：infradoc playbook {id}"),
+    "kept": ("Next: infradoc playbook {id}", "下一步：infradoc playbook {id} --lang zh"),
 }
 
 

@@ -43,6 +43,6 @@ def ledger(frame: SignalFrame, seconds: float = 60.0) -> Ledger:
     stages = tuple(
         StageShare(name, total[name], total[name] / count if count else None, total[name] / everything)
         for name in order
-        if name in total and everything > 0
+        if name in total and everything > 0 and count
     )
     return Ledger(stages, count, whole / count if count else None)

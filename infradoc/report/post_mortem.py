@@ -14,9 +14,11 @@ from infradoc.artefacts.model import Gathered
 from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, considered_part
 from infradoc.report.build import finding_part, status_of
+from infradoc.report.doubts import doubts
 from infradoc.report.model import SCHEMA, Report
 from infradoc.report.refused import refusals, refused
 from infradoc.report.several import joined
+from infradoc.report.unexplained import unexplained_failure, unexplained_lines
 from infradoc.sources.secrets import clean_report
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.considered import considered
@@ -41,10 +43,8 @@ _VITALS = (
     "itl_p99_seconds",
     "kv_usage_ratio",
 )
-_FATAL = ("cuda_oom", "weights_do_not_fit", "kv_no_memory", "memory_below_request", "worker_died", "engine_failed")
 RECORDED = (".log", "launch.txt")  # files of a recording that say what happened before the server answered
 _LONGEST_PERIOD = 7 * 86_400.0  # pages pasted years apart are no scrapes of one watch
-_SHOWN = 160  # characters of a line that a sentence quotes
 
 
 def diagnose_artefacts(
@@ -80,9 +80,10 @@ def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
     past = Catalog(tuple(replace(rule, live=None) for rule in catalog.rules))
     results = _both(evaluate_rules(past, frame, RuleStates(), lang), _on_scrapes(gathered, frame, catalog, lang))
     found = findings(results)
-    unexplained = _unexplained(frame, found)
+    unexplained = None if _told(found) else unexplained_failure(frame.events, frame.facts)
     understood = _understood(gathered, frame) and bool(results.checked) and unexplained is None
-    understood = understood and not refusals(frame.events)
+    doubted = _doubted(gathered, frame, found, unexplained, lang)
+    understood = understood and not refusals(frame.events) and not doubted
     version = frame.facts.get("target.version")
     vitals = _vitals(frame)
     report: Report = {
@@ -98,6 +99,7 @@ def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
         "checked": list(results.checked),
         "not_visible": [
             *gathered.notes.sentences(lang),
+            *doubted,
             *_not_visible(gathered, frame, results, unexplained, vitals, found, lang),
         ],
         "unparsed_lines": gathered.unparsed,
@@ -173,15 +175,17 @@ def _understood(gathered: Gathered, frame: MemoryFrame) -> bool:
     return (bool(gathered.series) or ran) and not gathered.notes.gaps
 
 
-def _unexplained(frame: MemoryFrame, found: Sequence[Finding]) -> Event | None:
-    """A failure that no finding explains: what was given is then not healthy, whatever else was not found."""
-    if any(SEVERITY_RANK[finding.severity] >= 1 for finding in found):
-        return None
-    failed = frame.facts.get("start.failed")
-    fatal = [event for event in frame.events if event.name in _FATAL]
-    if failed is not None and failed.value is True:
-        return next((event for event in frame.events if event.source == failed.source), fatal[0] if fatal else None)
-    return fatal[0] if fatal else None
+def _doubted(
+    gathered: Gathered, frame: MemoryFrame, found: Sequence[Finding], unexplained: Event | None, lang: str
+) -> list[str]:
+    """Why it cannot be called healthy, where neither a finding nor a failure nor a refused flag says so already."""
+    if _told(found) or unexplained is not None or refusals(frame.events):
+        return []
+    return doubts(frame.events, frame.facts, bool(gathered.series), lang)
+
+
+def _told(found: Sequence[Finding]) -> bool:
+    return any(SEVERITY_RANK[finding.severity] >= 1 for finding in found)
 
 
 def _not_visible(
@@ -197,17 +201,11 @@ def _not_visible(
     kinds = {kind for _, kind in gathered.kinds}
     yield from refused(frame.events, frame.facts, gathered.system, lang)
     if unexplained is not None and not refusals(frame.events):
-        failed = frame.facts.get("start.failed")
-        key = "failed_start" if failed is not None and failed.value is True else "broke_off"
-        yield say[key].format(
-            phase=unexplained.phase or say["unknown_phase"],
-            source=unexplained.source or "?",
-            text=(unexplained.text or unexplained.name)[:_SHOWN],
-        )
+        yield from unexplained_lines(unexplained, frame.events, frame.facts, lang)
     if not frame.events and not gathered.series:
         yield say["not_understood"]
         yield say["bring_log"]
-    if not gathered.series and not any(SEVERITY_RANK[finding.severity] >= 1 for finding in found):
+    if not gathered.series and unexplained is None and not _told(found):
         yield say["bring_metrics"]
     if "launch" not in kinds and any(finding.actions for finding in found):
         yield say["bring_launch"]

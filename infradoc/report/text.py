@@ -103,7 +103,8 @@ def _body(finding: Mapping[str, Any], say: Mapping[str, str], changed: Sequence[
     if finding["explains"]:
         table.add_row(say["explains"], ", ".join(finding["explains"]))
     table.add_row(say["falsifier"], str(finding["falsifier"]))
-    table.add_row(say["playbook"], f"infradoc playbook {finding['playbook']}")
+    language = "" if say["lang"] == "en" else f" --lang {say['lang']}"
+    table.add_row(say["playbook"], f"infradoc playbook {finding['playbook']}{language}")
     return table
 
 

@@ -55,7 +55,7 @@ def read_watch(config: Config, specs: Sequence[str] = ()) -> WatchConfig:
     )
     if not made.targets:
         raise InfradocError(
-            "There is nothing to watch.", "Name a target, or add [targets.NAME] with its url to infradoc.toml."
+            "There is nothing to watch.", f"Name a target, or add [targets.NAME] with its url to {config.name}."
         )
     return made
 

@@ -68,6 +68,11 @@ class Server:
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="watch-http", daemon=True)
 
+    @property
+    def clients(self) -> int:
+        """How many connections are open."""
+        return self._server.num_clients
+
     def start(self) -> None:
         """Begin to answer."""
         self._thread.start()
@@ -91,6 +96,12 @@ class _Routed(ThreadingHTTPServer):
         self._clients: dict[socket.socket, float] = {}  # since when, oldest first
         self._guard = threading.Lock()
         super().__init__(*args, **kwargs)
+
+    @property
+    def num_clients(self) -> int:
+        """Connections that were accepted and are not closed yet."""
+        with self._guard:
+            return len(self._clients)
 
     def server_bind(self) -> None:
         """As the base class, without asking DNS for this machine's name: that may take half a minute."""

@@ -11,7 +11,7 @@ from typing import Any
 from infradoc.alerts.alerting import Alerting
 from infradoc.alerts.config import AlertsConfig, alerts_config
 from infradoc.alerts.database import StoreError, state_folder
-from infradoc.config import FILE_NAME, Config
+from infradoc.config import Config
 from infradoc.errors import InfradocError
 from infradoc.fleet.fleet import Fleet
 from infradoc.fleet.model import Watched
@@ -98,8 +98,7 @@ class Watch:
             self.server.start()
         self._fleet.start()
         where = self._text("pages_at", port=self.server.port) if self.server is not None else ""
-        file = self._config.path.name if self._config.path is not None else FILE_NAME
-        told = ", ".join(self._alerting.config.sinks) or self._text("nobody", file=file)
+        told = ", ".join(self._alerting.config.sinks) or self._text("nobody", file=self._config.name)
         self._say("watching", self._text("watching", targets=", ".join(self.settings.targets), sinks=told, where=where))
         self._say_set_aside()
         notify("READY=1")

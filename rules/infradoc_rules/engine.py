@@ -44,7 +44,6 @@ BREAKS = frozenset(
         "swap_exhausted",
         "watchdog_timeout",
         "worker_died",
-        "xid",
     }
 )
 _SOURCES = {"llm": "metrics", "proc": "host", "log": "log", "config": "config"}

@@ -76,7 +76,7 @@ def test_a_pool_of_unknown_size_is_advised_without_a_number():
     assert (action.from_value, action.to_value, action.flag, action.live) == (
         None,
         None,
-        "--num-gpu-blocks-override",
+        "--num-gpu-blocks-override <more than now>",
         False,
     )
 

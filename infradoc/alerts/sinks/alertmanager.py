@@ -13,11 +13,12 @@ from infradoc.alerts.sinks.base import Request, Sink, as_json
 from infradoc.alerts.sinks.prometheus_labels import alert_annotations, alert_labels
 from infradoc.alerts.words import rfc3339
 
+_PATHS = r"/api/v[12](?:/alerts)?"  # v1 went with Alertmanager 0.27: its address is given v2
 AHEAD = 4  # pushes that may be lost before an alert ends there; Prometheus uses the same
 
 
 class AlertmanagerSink(Sink):
-    """`url` is the server's base address, such as http://alertmanager:9093."""
+    """`url` is the server's base address, such as http://alertmanager:9093, with /api/v2/alerts or without."""
 
     kind = "alertmanager"
     heartbeat = 60.0
@@ -26,7 +27,7 @@ class AlertmanagerSink(Sink):
         """All incidents of the message in one push."""
         alerts = [self._alert(view, now) for view in message["incidents"]]
         headers = {"Content-Type": "application/json", **self.auth_headers()}
-        return Request(self.address().rstrip("/") + "/api/v2/alerts", headers, as_json(alerts))
+        return Request(self.address_of("/api/v2/alerts", _PATHS), headers, as_json(alerts))
 
     def _alert(self, view: Mapping[str, Any], now: float) -> dict[str, Any]:
         ended = view["ended"] or now

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from infradoc.alerts.backoff import Limit, retry_after
 from infradoc.alerts.clean import clean_text
@@ -104,6 +105,16 @@ class Sink:
         """The configured address. Raises SecretError."""
         config = self.config
         return config.url or read_secret(config.url_env, config.url_file, f"address of {self.name}") or default
+
+    def address_of(self, path: str, known: str = "", default: str = "") -> str:
+        """`path` of an API at the configured address, which may end in the API's own path already.
+
+        Services' documents name the whole address. `known`: a pattern of such ends, by default `path`. What stands
+        before it (a proxy's prefix) and a query stay. Raises SecretError.
+        """
+        parts = urlsplit(self.address(default).strip())
+        base = re.sub(rf"/*(?:{known or re.escape(path)})?/*$", "", parts.path)
+        return urlunsplit(parts._replace(path=base + path))
 
     def key(self) -> str:
         """The routing key, "" when none is configured. Raises SecretError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from infradoc.alerts.words import rfc3339, word
 HOST = "https://events.pagerduty.com"
 MOST_BYTES = 512 * 1024
 MOST_SUMMARY = 1024
-_PATH = re.compile(r"(?:/v2(?:/change)?/enqueue)?/*$")  # PagerDuty's documents name the whole address
+_PATHS = r"/v2(?:/change)?/enqueue"
 
 
 class PagerDutySink(Sink):
@@ -28,18 +27,17 @@ class PagerDutySink(Sink):
 
     def request(self, message: Mapping[str, Any], now: float) -> Request:
         """The routing key travels in the body, as the API asks."""
-        base = _PATH.sub("", self.address(HOST))
         headers = {"Content-Type": "application/json"}
         if message["kind"] == "change":
             change = {"routing_key": self.key(), "payload": _change(message)}
-            return Request(base + "/v2/change/enqueue", headers, as_json(change))
+            return Request(self.address_of("/v2/change/enqueue", _PATHS, HOST), headers, as_json(change))
         view = message["incidents"][0]
         event = self._event(view)
         body = as_json(event)
         if len(body) > MOST_BYTES:
             event["payload"]["custom_details"] = {"incident": view["id"], "finding": view["finding"]}
             body = as_json(event)
-        return Request(base + "/v2/enqueue", headers, body)
+        return Request(self.address_of("/v2/enqueue", _PATHS, HOST), headers, body)
 
     def _event(self, view: Mapping[str, Any]) -> dict[str, Any]:
         event: dict[str, Any] = {

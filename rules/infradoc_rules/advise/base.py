@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infradoc_rules.actions import ACTIONS
-from infradoc_rules.advise.flags import knob_flag, on_cpu, shown_values, worded_flag
+from infradoc_rules.advise.flags import knob_flag, on_cpu, shown_values, with_direction, worded_flag
 from infradoc_rules.conditions import read_value, times
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, SignalFrame, Value
@@ -86,6 +86,7 @@ class Advice:
         knobs = knob_table()
         known = spec.knob in self.frame.facts
         flag = knob_flag(self, spec, to_value) if flag is None else worded_flag(self, spec, to_value, flag)
+        flag = with_direction(self, spec, flag, to_value)
         from_value, to_value = shown_values(self, spec, flag, from_value, to_value)
         return Action(
             knob=spec.knob,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infradoc_rules.actions import ActionSpec
+from infradoc_rules.actions import ACTIONS, ActionSpec
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, Fact, Value
 from infradoc_rules.units import GIB
@@ -18,6 +19,12 @@ if TYPE_CHECKING:  # base words its actions with this module
 
 _BLOCKS = {"--num-gpu-blocks-override": 16, "num_gpu_blocks": 64}  # tokens of a block where none is named
 _SWITCH = {"enable": True, "disable": False}
+_DIRECTIONS = {
+    "increase": ("<more than now>", "<比现在大>"),
+    "decrease": ("<less than now>", "<比现在小>"),
+    "set": ("<value>", "<取值>"),
+}
+_BARE = re.compile(r"--?[A-Za-z][\w-]*")
 _CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 _CPU_FACTS = (_CPU_SPACE, f"env.{_CPU_SPACE}")
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tgi": "TGI", "lmdeploy": "LMDeploy", "llamacpp": "llama.cpp"}
@@ -60,6 +67,18 @@ def worded_flag(advice: Advice, spec: ActionSpec, value: Value | None, flag: str
     return flag if advice.running.takes(flag) else knob_flag(advice, spec, value)
 
 
+def with_direction(advice: Advice, spec: ActionSpec, flag: str | None, value: Value | None) -> str | None:
+    """A flag that takes a value is refused alone: where none could be computed, its direction in words stands there."""
+    if flag is None or _BARE.fullmatch(flag) is None or isinstance(value, bool):
+        return flag
+    if knob_table()[spec.knob].values.startswith("enable | disable"):
+        return flag
+    if spec.knob == "model_checkpoint":
+        return f"{flag} {advice.say('<name or path>', '<名称或路径>')}"
+    words = _DIRECTIONS.get(spec.change)
+    return flag if words is None or value is not None else f"{flag} {advice.say(*words)}"
+
+
 def shown_values(
     advice: Advice, spec: ActionSpec, flag: str | None, before: Value | None, after: Value | None
 ) -> tuple[Value | None, Value | None]:
@@ -81,7 +100,8 @@ def from_later_version(advice: Advice, action: Action) -> Action | None:
     since = advice.running.later(_names(advice, action.knob))
     if since is None or advice.system is None:
         return None
-    flag = knob_table().flag(advice.system, action.knob, action.to_value, Running(advice.system, since))
+    spelled = knob_table().flag(advice.system, action.knob, action.to_value, Running(advice.system, since))
+    flag = with_direction(advice, ACTIONS[action.name], spelled, action.to_value) if action.name else spelled
     engine = _ENGINES.get(advice.system, advice.system)
     why = advice.say(f"from {engine} {since} on: {action.why}", f"自 {engine} {since} 起：{action.why}")
     return replace(action, flag=f"{advice.system}>={since}, {flag}", why=why)

@@ -9,7 +9,16 @@ from typing import Any
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.patterns.prefix import take_off
 from infradoc_rules.patterns.scanner import LINE_LIMIT, TEXT_LIMIT, LogScanner
-from infradoc_rules.patterns.sets import COMMON, SYSTEMS, PatternSet, detectors, event_set, own_set, pattern_set
+from infradoc_rules.patterns.sets import (
+    COMMON,
+    SYSTEMS,
+    PatternSet,
+    detectors,
+    event_set,
+    own_set,
+    pattern_set,
+    sole_texts,
+)
 
 _DETECT_LINES = 400
 _OWN_PATTERNS = 2
@@ -53,6 +62,9 @@ def weights(lines: Sequence[str]) -> dict[str, float]:
     named = {system: float(sum(len(regex.findall(head)) for regex in detectors(system))) for system in SYSTEMS}
     if any(named.values()):
         return {system: score for system, score in named.items() if score}
+    sole = {system: float(sum(len(regex.findall(head)) for regex in sole_texts(system))) for system in SYSTEMS}
+    if any(sole.values()):
+        return {system: score for system, score in sole.items() if score}
     # Without the prefixes of a log its lines still say who wrote them: distinct own patterns, one is no proof.
     messages = [take_off(line).message for line in kept]
     held = {system: _own_hits(system, messages) for system in SYSTEMS}

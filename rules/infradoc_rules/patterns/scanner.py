@@ -111,7 +111,9 @@ class LogScanner:
         if raised is not None:
             found.append(self._raised(raised, text, when))
             self.phase = phase
-        return [event for event in found if event is not None]
+        events = [event for event in found if event is not None]
+        # What a pattern knows says more than that a line is an error.
+        return events if len(events) < 2 else [event for event in events if event.name != "error_line"]
 
     def _prefix(self, text: str) -> Prefix:
         general = take_off(text)

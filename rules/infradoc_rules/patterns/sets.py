@@ -111,6 +111,12 @@ def detectors(system: str) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=len(SYSTEMS))
+def sole_texts(system: str) -> tuple[Any, ...]:
+    """The expressions for texts that no other engine writes."""
+    return tuple(re2.compile(text) for text in _file(system).get("only") or ())
+
+
+@lru_cache(maxsize=len(SYSTEMS))
 def own_set(system: str) -> Any:
     """The set of the patterns of this engine alone."""
     return _compiled(_file(system).get("patterns") or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from infradoc_rules.sizing.covered import kind_of, not_covered
 from infradoc_rules.sizing.dtypes import quantization_of
 from infradoc_rules.sizing.model import Experts, Latent, Model, SizingError
 
@@ -25,6 +26,8 @@ def model_of(raw: Config, name: str) -> Model:
     Raises SizingError naming the missing key, or the layers that keep a state instead of keys and values.
     """
     config = _text_part(raw)
+    if (what := not_covered(raw)) is not None:
+        raise SizingError(f"{what}, which the account does not cover: it is one of decoders that keep keys and values")
     _only_attention(config)
     layers, hidden, heads = (_need(config, key) for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
     kind = str(config.get("model_type", ""))
@@ -36,7 +39,7 @@ def model_of(raw: Config, name: str) -> Model:
         heads=heads,
         kv_heads=_number(config, "num_key_value_heads") or heads,
         head_dim=_number(config, "head_dim") or max(1, hidden // heads),
-        intermediate=_number(config, "intermediate_size") or 4 * hidden,
+        intermediate=_number(config, "intermediate_size_mlp") or _number(config, "intermediate_size") or 4 * hidden,
         vocab=_need(config, "vocab_size"),
         tied=bool(config.get("tie_word_embeddings", raw.get("tie_word_embeddings", kind.startswith("gemma")))),
         gated=kind not in _UNGATED,
@@ -46,6 +49,7 @@ def model_of(raw: Config, name: str) -> Model:
         window=window,
         windowed_layers=windowed,
         vision=_vision(raw),
+        kind=kind_of(config) or kind_of(raw),
         dtype=_dtype(config, raw),
         quantization=quantization_of(raw.get("quantization_config") or config.get("quantization_config")),
     )
@@ -97,9 +101,11 @@ def _experts(config: Config, layers: int) -> Experts | None:
         return None
     width = _number(config, "moe_intermediate_size") or _need(config, "intermediate_size")
     shared = _number(config, "shared_expert_intermediate_size") or _number(config, "n_shared_experts") * width
+    if shared == 0 and kind_of(config) == "llama4":  # has one beside the others, which no key tells
+        shared = width
     listed = config.get("mlp_only_layers")
     dense = _number(config, "first_k_dense_replace") + (len(listed) if isinstance(listed, list) else 0)
-    step = _number(config, "decoder_sparse_step") or 1
+    step = _number(config, "decoder_sparse_step") or _number(config, "interleave_moe_layer_step") or 1
     active = _number(config, "num_experts_per_tok") or 1
     return Experts(count, width, shared, min(layers, dense + (layers - layers // step)), min(active, count))
 
@@ -120,6 +126,8 @@ def _windows(config: Config, kind: str, layers: int) -> tuple[int, int]:
     types = config.get("layer_types")
     if isinstance(types, list):
         return window, min(layers, sum(kind in _WINDOWED for kind in types))
+    if kind.startswith("llama4"):  # every fourth layer has neither chunks nor positions
+        return window, layers - layers // 4
     if every := _number(config, "sliding_window_pattern"):
         return window, layers - layers // every  # the last of each group sees everything
     if kind.startswith("gemma3"):

@@ -37,7 +37,7 @@ class Experts:
 class Model:
     """Shapes of a decoder. `windowed_layers` of `layers` keep only `window` tokens; vision: parameters beside the text.
 
-    dtype and quantization are what the checkpoint itself says; max_positions 0: not told.
+    dtype and quantization are what the checkpoint itself says, kind is its `model_type`; max_positions 0: not told.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Model:
     window: int = 0
     windowed_layers: int = 0
     vision: int = 0
+    kind: str = ""
     dtype: str = "bfloat16"
     quantization: str | None = None
 

@@ -1,20 +1,21 @@
-"""Settings next to one that does not fit, each changed as little as possible. Pure."""
+"""Settings next to one that does not fit, each changed as little as possible; `combined.py` changes several. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from infradoc_rules.sizing.account import Account, account
-from infradoc_rules.sizing.dtypes import DTYPES, QUANTIZATIONS
+from infradoc_rules.sizing.dtypes import QUANTIZATIONS
 from infradoc_rules.sizing.model import Model
 from infradoc_rules.sizing.parts import BLOCK, logit_bytes, step_bytes
-from infradoc_rules.sizing.setting import Setting, dtype_of, kv_item, quantization_in, shareable
+from infradoc_rules.sizing.setting import Setting, dtype_of, item_of, kv_item, quantization_in, shareable
+from infradoc_rules.sizing.supported import four_bits, has_fp8, has_fp8_cache, stored_as
 
 HIGHEST_FRACTION = 0.95  # above it graphs and the sampler's warm-up have no room
 _SHORTEST = 256  # tokens: a server for less serves nobody
-_MOST_GPUS = 16
+MOST_GPUS = 16
 _FEWEST = 16  # requests at once: below it there is no batch
 # Options that neither cost devices nor change the weights.
 _OF_THE_LAUNCH = {"gpu_memory_utilization", "max_model_len", "kv_cache_dtype", "max_num_seqs", "enforce_eager"}
@@ -30,25 +31,26 @@ class Nearest:
 
 
 def nearest(model: Model, setting: Setting) -> list[Nearest]:
-    """Settings that fit, one change each; where no change of the launch itself is enough, two at once."""
+    """Settings that fit, one change each."""
     moves: tuple[Callable[[Model, Setting], Setting | None], ...] = (
         _fraction,
-        _length,
+        shorter,
         _kv,
         _seqs,
         _eager,
         _gpus,
-        _four_bit,
+        eight_bit,
+        four_bit,
     )
-    found = [one for move in moves if (one := _tried(model, setting, move(model, setting)))]
-    if any(set(dict(one.changed)) & _OF_THE_LAUNCH for one in found):
-        return found
-    top = replace(setting, fraction=max(setting.share, HIGHEST_FRACTION))
-    tops = (top, replace(top, kv_dtype=_eight_bits(model, setting)))
-    return [one for each in tops if (one := _tried(model, setting, _length(model, each)))] + found
+    return [one for move in moves if (one := tried(model, setting, move(model, setting)))]
 
 
-def _tried(model: Model, old: Setting, new: Setting | None) -> Nearest | None:
+def by_launch_alone(found: Sequence[Nearest]) -> bool:
+    """Whether a change of the launch itself is enough: neither more devices nor other weights."""
+    return any(set(dict(one.changed)) <= _OF_THE_LAUNCH for one in found)
+
+
+def tried(model: Model, old: Setting, new: Setting | None) -> Nearest | None:
     if new is None or new == old:
         return None
     made = account(model, new)
@@ -82,7 +84,7 @@ def _fraction(model: Model, setting: Setting) -> Setting | None:
     return replace(setting, fraction=fraction) if setting.share < fraction <= HIGHEST_FRACTION else None
 
 
-def _length(model: Model, setting: Setting) -> Setting | None:
+def shorter(model: Model, setting: Setting) -> Setting | None:
     """The longest max_model_len that fits, in whole blocks (in whole 1,024s from 4,096 up)."""
     low, high = _SHORTEST // BLOCK, account(model, setting).max_model_len // BLOCK
     while low < high:
@@ -93,12 +95,13 @@ def _length(model: Model, setting: Setting) -> Setting | None:
     return replace(setting, max_model_len=tokens // 1024 * 1024 if tokens >= 4096 else tokens)
 
 
-def _eight_bits(model: Model, setting: Setting) -> str | None:
-    return "fp8" if kv_item(model, setting) > 1 else setting.kv_dtype
+def eight_bits(model: Model, setting: Setting) -> str | None:
+    """The data type of a KV cache in eight bits where it has more and the device takes one; else the present one."""
+    return "fp8" if kv_item(model, setting) > 1 and has_fp8_cache(setting.gpu) else setting.kv_dtype
 
 
 def _kv(model: Model, setting: Setting) -> Setting | None:
-    return replace(setting, kv_dtype=_eight_bits(model, setting))
+    return replace(setting, kv_dtype=eight_bits(model, setting))
 
 
 def _seqs(model: Model, setting: Setting) -> Setting | None:
@@ -119,17 +122,27 @@ def _eager(model: Model, setting: Setting) -> Setting | None:
 
 def _gpus(model: Model, setting: Setting) -> Setting | None:
     """The least number of GPUs that shares the model and fits."""
-    for gpus in range(setting.tensor_parallel + 1, _MOST_GPUS + 1):
+    for gpus in range(setting.tensor_parallel + 1, MOST_GPUS + 1):
         candidate = replace(setting, tensor_parallel=gpus)
         if shareable(model, gpus) and not account(model, candidate).problem:
             return candidate
     return None
 
 
-def _four_bit(model: Model, setting: Setting) -> Setting | None:
-    """A checkpoint in four bits, when the present one has more; a float32 launch becomes 16 bits with it."""
-    present = quantization_in(model, setting)
-    if present in QUANTIZATIONS and QUANTIZATIONS[present] < 1:
+def weight_item(model: Model, setting: Setting) -> float:
+    """Bytes of a weight as the checkpoint stores it."""
+    return QUANTIZATIONS.get(quantization_in(model, setting) or "", float(item_of(dtype_of(model, setting))))
+
+
+def eight_bit(model: Model, setting: Setting) -> Setting | None:
+    """An FP8 checkpoint, when the present one has more and the device computes in FP8."""
+    fits = weight_item(model, setting) > 1 and has_fp8(setting.gpu)
+    return stored_as(model, setting, "fp8") if fits else None
+
+
+def four_bit(model: Model, setting: Setting) -> Setting | None:
+    """A checkpoint in four bits, when the present one has more and the device has kernels for one."""
+    stored = four_bits(setting.gpu)
+    if stored is None or weight_item(model, setting) < 1:
         return None
-    wide = DTYPES[dtype_of(model, setting)] > 2
-    return replace(setting, quantization="awq", dtype="float16" if wide else setting.dtype)
+    return stored_as(model, setting, stored)

@@ -10,6 +10,7 @@ from infradoc_rules.summaries.collectives import all_at_the_first, is_root_error
 from infradoc_rules.summaries.links import ranks_of
 
 _RING_WAITS = 3  # one line a minute; fewer occur while weights load or kernels compile
+_RING_WAITS_WITHOUT_PEERS = 2  # where the platform's test of direct copies failed before
 _DETOUR = 0.5  # of the rate without peer access; a direct copy is never slower than one with a stop on the way
 _SPINNING = 0.9  # utilization of a kernel that waits in a loop
 _AT_WORK = 0.5  # of the power limit; waiting takes a fraction
@@ -74,8 +75,8 @@ def _slower_as_peers(event: Event) -> bool:
 
 def _peers(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
     """Several ranks of one host talk through NCCL."""
-    several = ranks_of(events) > 1
-    if several:
+    # An engine turns its own all-reduce off only where it has several ranks.
+    if ranks_of(events) > 1 or any(event.name == "p2p_disabled" for event in events):
         nodes = facts.get("comm.nodes")
         return nodes is None or nodes.value == 1
     size = facts.get("tensor_parallel_size")
@@ -150,7 +151,8 @@ def _stall(events: Sequence[Event], timeouts: Sequence[Event], system: str | Non
     if timeouts and all_at_the_first(events, timeouts, system):
         return timeouts[0]
     waits = [event for event in events if event.name == "shm_ring_wait"]
-    if sum(event.repeat for event in waits) >= _RING_WAITS:
+    least = _RING_WAITS_WITHOUT_PEERS if any(event.name == "p2p_disabled" for event in events) else _RING_WAITS
+    if sum(event.repeat for event in waits) >= least:
         return waits[-1]
     bench = [e for e in events if e.name == "rank_busy" and e.fields.get("what") == "nccl-tests"]
     if bench:

@@ -16,6 +16,7 @@ from infradoc_rules.values import number
 
 _PER_FINISHED = 0.2  # 0.07 was seen on a healthy busy server
 _PER_MINUTE = 2.0  # one retraction a minute is how SGLang's documentation describes a well-filled pool
+_MANY = 200.0  # that a running total shows where no time is known; vLLM V0 prints it with every 50th preemption
 _LEAST = 3  # preemptions; one or two are no incident
 _FULL = 0.95
 _ENDLESS = 1000.0
@@ -73,11 +74,10 @@ def _counted(rows: Sequence[Event]) -> float:
 
 def _per_minute(rows: Sequence[Event], events: Sequence[Event]) -> float | None:
     """Over the time of the statistics lines around them, at least half a minute."""
-    times = [
-        event.time
-        for event in events
-        if event.name in ("stats_line", "preempted", "step_line") and event.time is not None
-    ]
+    # A running total counts from the start of the server; where the log begins with it, that is the time it took.
+    total = any("cumulative" in event.fields for event in rows)
+    spoken = ("stats_line", "preempted", "step_line", *(("launched", "engine_ready") if total else ()))
+    times = [event.time for event in events if event.name in spoken and event.time is not None]
     if len(times) < 2 or not rows:
         return None
     return _counted(rows) / max((max(times) - min(times)) / 60, 0.5)
@@ -109,4 +109,4 @@ def _thrashing(
         return per_finished > _PER_FINISHED
     if per_minute is not None:
         return per_minute > _PER_MINUTE
-    return len(rows) >= _LEAST
+    return len(rows) >= _LEAST or count >= _MANY

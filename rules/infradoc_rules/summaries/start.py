@@ -47,8 +47,23 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     yield Fact("start.failed", failed, "derived", stop.source if failed and stop else None)
     if failed and stop is not None:
         yield Fact("start.failed_by", stop.name, "derived", stop.source)
-        if stop.phase:
-            yield Fact("start.failed_phase", stop.phase, "derived", stop.source)
+        phase = shown_phase(stop, last)
+        if phase is not None:
+            yield Fact("start.failed_phase", phase, "derived", stop.source)
+
+
+def shown_phase(stop: Event, run: Sequence[Event]) -> str | None:
+    """The phase that a start broke off in, where something shows it.
+
+    Every log is read from "launch" on: that phase is known only where a banner stands before the failure and no mark
+    of a later one could be missing. Device memory that runs out a while after the banner may have run out anywhere.
+    """
+    if stop.phase != "launch":
+        return stop.phase
+    banner = next((event for event in run if event.name == "launched" and event.order < stop.order), None)
+    if banner is None or stop.name == "cuda_oom":
+        return None
+    return stop.phase
 
 
 def attempts(events: Sequence[Event]) -> list[Sequence[Event]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from infradoc_rules.model import Event, Fact
 
 _BAD_TAIL = 3  # logged steps in a row up to the end
+_LOST_TAIL = 2  # those without a loss and without a gradient: each stands for all steps since the one logged before
 _SETTLING = 24  # skips: 2^32 halves to 2^8 with so many
 _SMALL_SCALE = 2.0
 
@@ -26,7 +27,7 @@ def numbers(events: Sequence[Event]) -> Iterable[Fact]:
     lost = next((event for event in overflow if event.fields.get("what") in ("eval", "fatal")), None)
     # Of a progress bar only the last state is left: one NaN, and no step that was sound.
     only = 0 < tail == len(steps) and isinstance(steps[-1].fields.get("loss"), str)
-    if tail >= _BAD_TAIL or only:
+    if tail >= _BAD_TAIL or only or (tail >= _LOST_TAIL and all(map(_is_lost, steps[-tail:]))):
         verdict = "broken"
     elif lost is not None:
         verdict, place = "broken", lost.source
@@ -42,6 +43,12 @@ def _is_broken(step: Event) -> bool:
     """
     loss, norm = step.fields.get("loss"), step.fields.get("grad_norm")
     return isinstance(loss, str) or isinstance(norm, str) or (loss == 0 and norm is None)  # a text is "nan" or "inf"
+
+
+def _is_lost(step: Event) -> bool:
+    """Neither the loss nor the gradient is a number; a trainer that leaves NaN out of its mean logs the loss as 0."""
+    loss, norm = step.fields.get("loss"), step.fields.get("grad_norm")
+    return isinstance(norm, str) and "nan" in norm.lower() and (isinstance(loss, str) or loss == 0)
 
 
 def _scaler(events: Sequence[Event], overflow: Sequence[Event]) -> tuple[str | None, Event | None]:

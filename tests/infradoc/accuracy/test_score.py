@@ -206,6 +206,8 @@ def test_a_broken_list_of_first_runs_is_named(some: Path, text: str) -> None:
         ("expect: [memory-leak]\nfix: {max_num_seqs: [increase]}\n", "has no direction"),
         ("expect: [memory-leak]\nforbidden: [queue-saturation]\n", "Did you mean forbid"),
         ("", "the file is empty"),
+        ("expect: [memory-leak]\nfix: {max_num_seq: decrease}\n", "'max_num_seq', which .* Did you mean max_num_seqs"),
+        ("expect: [memory-leak]\nfix: {the_moon: increase}\n", "'the_moon', which is no knob that advice moves"),
     ],
 )
 def test_a_label_that_would_silently_check_nothing_is_refused(text, words, tmp_path):
@@ -213,6 +215,11 @@ def test_a_label_that_would_silently_check_nothing_is_refused(text, words, tmp_p
     with pytest.raises(LabelError, match=words) as caught:
         read_label(tmp_path / "label.yaml")
     assert str(caught.value).count(str(tmp_path)) == 1
+
+
+def test_a_knob_that_advice_does_not_know_may_stand_beside_one_that_it_does(tmp_path):
+    (tmp_path / "label.yaml").write_text("expect: [memory-leak]\nfix: {the_moon: increase, --max-num-seqs: decrease}\n")
+    assert set(read_label(tmp_path / "label.yaml").fix) == {"the_moon", "--max-num-seqs"}
 
 
 def test_a_label_that_is_a_folder(tmp_path):

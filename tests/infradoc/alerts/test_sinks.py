@@ -218,6 +218,35 @@ def test_pagerduty_takes_the_address_of_its_documents(
     assert request.url == "https://events.eu.pagerduty.com/v2/enqueue"
 
 
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("http://am:9093", "http://am:9093/api/v2/alerts"),
+        ("http://am:9093/", "http://am:9093/api/v2/alerts"),
+        ("http://am:9093/api/v2", "http://am:9093/api/v2/alerts"),
+        ("http://am:9093/api/v2/alerts", "http://am:9093/api/v2/alerts"),
+        ("http://am:9093/api/v2/alerts//", "http://am:9093/api/v2/alerts"),
+        ("http://am:9093/api/v1/alerts", "http://am:9093/api/v2/alerts"),
+        ("http://proxy/alertmanager/api/v2/alerts?team=x", "http://proxy/alertmanager/api/v2/alerts?team=x"),
+        ("http://proxy/api", "http://proxy/api/api/v2/alerts"),
+    ],
+)
+def test_alertmanager_takes_its_base_address_and_the_whole_one(
+    write_config: Callable[[str], Any], message: Make, url: str, sent: str
+) -> None:
+    config = write_config(f'[alerts.sinks.a]\nkind = "alertmanager"\nurl = "{url}"\n')
+    assert make_sink(config.sinks["a"]).request(message(), 1.0).url == sent
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SINKS if kind not in ("apprise", "pagerduty", "alertmanager")])
+def test_no_other_sink_adds_a_path_to_its_address(
+    kind: str, write_config: Callable[[str], Any], message: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SINK_URL", "https://example.com/a/b/")
+    config = write_config(f'[alerts.sinks.a]\nkind = "{kind}"\nurl_env = "SINK_URL"\n')
+    assert make_sink(config.sinks["a"]).request(message(), 1.0).url == "https://example.com/a/b/"
+
+
 CLOUD_EVENT = {
     "type": "object",
     "required": ["specversion", "id", "source", "type", "time", "datacontenttype", "data"],

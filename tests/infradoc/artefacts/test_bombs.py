@@ -64,9 +64,9 @@ def _noise(megabytes):
 
 def test_an_archive_has_one_budget_not_one_for_each_member(tmp_path):
     path = tmp_path / "b.zip"
-    path.write_bytes(_zip([(f"{number}.log", b"\n" * (8 * MIB)) for number in range(30)]))
+    path.write_bytes(_zip([(f"{number}.log", b"\n" * (4 * MIB)) for number in range(30)]))
     size, lines, notes = _read(path)
-    assert size <= MAX_RATIO * path.stat().st_size + 4 * MIB  # 240 MiB are packed in it
+    assert size <= MAX_RATIO * path.stat().st_size + 4 * MIB  # 120 MiB are packed in it
     assert lines <= dense.ALL_RUNS + 30 * LONG
     assert notes.counts["bomb"] > 20 and notes.gaps
 
@@ -80,7 +80,7 @@ def test_a_folder_has_one_budget(write):
 
 def test_two_ratios_do_not_multiply(tmp_path):
     """A packed file in an archive: each unpacks a few hundred fold, both together more than any log does."""
-    inner = gzip.compress(b"ab\n" * (16 * MIB))
+    inner = gzip.compress(b"ab\n" * (8 * MIB))
     path = tmp_path / "b.zip"
     path.write_bytes(_zip([("x.gz", inner)]))
     assert len(inner) > 20 * path.stat().st_size
@@ -90,7 +90,7 @@ def test_two_ratios_do_not_multiply(tmp_path):
 def test_a_bomb_leaves_the_logs_beside_it_to_read(tmp_path):
     path = tmp_path / "case.zip"
     logs = [("z.log", LINE * 999 + DEAD), ("zz.txt", _noise(1))]
-    path.write_bytes(_zip([("a.log", b"\n" * (64 * MIB)), *logs]))
+    path.write_bytes(_zip([("a.log", b"\n" * (24 * MIB)), *logs]))
     found = gather(path)
     assert "cuda_oom" in {event.name for event in found.events}
     assert sum(event.repeat for event in found.events if event.name == "http_access") == 999
@@ -117,11 +117,11 @@ def test_files_of_a_packed_tar_are_counted_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("line", [b"\n", b"x\n", b"\r\n", b"ab\r\n", b"  \n"])
 def test_long_runs_of_next_to_nothing_are_cut_and_counted(line, tmp_path):
     path = tmp_path / "x.log"
-    path.write_bytes(LINE.encode() + line * (2 * MIB) + DEAD.encode())
+    path.write_bytes(LINE.encode() + line * MIB + DEAD.encode())
     _, lines, notes = _read(path)
     assert lines == LONGEST_RUN + 2
     (note,) = notes.kept
-    assert note.kind == "short" and note.values["count"] == str(2 * MIB - LONGEST_RUN)
+    assert note.kind == "short" and note.values["count"] == str(MIB - LONGEST_RUN)
     assert {event.name for event in gather(path).events} >= {"http_access", "cuda_oom"}
 
 
@@ -136,6 +136,27 @@ def test_the_head_holds_so_many_lines(tmp_path):
     head, rest, _, _ = _head(Text("x", "x", LineReader(io.BytesIO(data[100:]), data[:100])))
     assert len(head) <= HEAD_LINES + MIB // 7
     assert len(head) + sum(map(len, rest)) == 4 * HEAD_LINES
+
+
+def test_of_millions_of_short_lines_the_first_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(dense, "DENSE_LINES", 300_000)
+    path = tmp_path / "x.log"
+    path.write_bytes(LINE.encode() + b"abcdef\n" * MIB + LINE.encode() * 40_000 + DEAD.encode())
+    _, lines, notes = _read(path)
+    (note,) = notes.kept
+    assert note.kind == "dense" and notes.gaps
+    assert lines < 400_000 and lines + int(note.values["count"]) == MIB + 40_002
+    found = gather(path)
+    assert "cuda_oom" in {event.name for event in found.events}
+    assert sum(event.repeat for event in found.events if event.name == "http_access") > 30_000
+
+
+def test_lines_of_usual_length_are_all_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(dense, "DENSE_LINES", 0)
+    monkeypatch.setattr(dense, "ALL_RUNS", 0)
+    path = tmp_path / "x.log"
+    path.write_bytes((LINE + "\n" + "exit: 0\n").encode() * 20_000)
+    assert _read(path)[1] == 60_000 and not _read(path)[2].counts
 
 
 def test_a_short_column_is_left_alone(tmp_path):

@@ -179,6 +179,15 @@ def test_a_sparse_file_of_100_gb(tmp_path):
     assert _codes(gather(path)) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="needs holes in files")
+def test_a_sparse_file_of_zeros_is_not_called_empty(tmp_path):
+    path = tmp_path / "server.log"
+    with path.open("wb") as handle:
+        handle.truncate(100 << 30)
+    with pytest.raises(ArtefactError, match="nothing but zero bytes"):
+        gather(path)
+
+
 def test_folders_in_folders_and_what_is_left_out(tmp_path):
     deep = tmp_path.joinpath(*"abcdefghijk")
     deep.mkdir(parents=True)

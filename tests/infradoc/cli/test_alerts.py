@@ -99,6 +99,15 @@ def test_names_that_are_none(run: Run, clean_environment: Path) -> None:
     assert "names no sinks. Add an [alerts.sinks.NAME] table" in run("test")[2]
 
 
+def test_the_file_is_called_by_its_own_name(run: Run, clean_environment: Path) -> None:
+    other = clean_environment / "ops.toml"
+    other.write_text('[targets.prod]\nurl = "http://127.0.0.1:1"\n')
+    assert run("test", "--config", str(other))[2].startswith("infradoc: ops.toml names no sinks.")
+    assert run("replay", "--sink", "x", "--config", str(other))[2].startswith("infradoc: ops.toml names no sink 'x'.")
+    told = run("silence", "target=prd", "--for", "1h", "--config", str(other))[2]
+    assert told.startswith("ops.toml names no target 'prd'; there are: prod.")
+
+
 def test_list_tells_what_is_open_and_unsent(run: Run, told: Database) -> None:
     code, out, _ = run("list")
     assert code == 0 and "[critical] firing: Blocks \\x1b[2J (prod)" in out
@@ -170,6 +179,26 @@ def test_a_silence_of_a_target_that_no_file_names_is_kept_and_told(run: Run, cle
         "infradoc.toml names no target 'prd'; there are: prod. "
         f"If that is a slip: infradoc alerts silence expire {out.split()[0]}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("matcher", "told"),
+    [
+        ("finding=kv-thrashing-preemption", ""),
+        ("finding=~kv-.*", ""),
+        ("finding!=no-such-thing", ""),
+        (
+            "finding=kv-thrashing-preemptions",
+            "There is no finding 'kv-thrashing-preemptions'; did you mean kv-thrashing",
+        ),
+        ("finding=zzz", "There is no finding 'zzz'; `infradoc rules list` shows them."),
+        ("finding=~vk-.*", "No finding matches 'vk-.*'; "),
+    ],
+)
+def test_a_silence_of_a_finding_that_no_rule_tells_is_kept_and_told(run: Run, matcher: str, told: str) -> None:
+    code, out, err = run("silence", matcher, "--for", "1h")
+    assert code == 0 and err.startswith(told) and bool(err) == bool(told)
+    assert not told or err.endswith(f"If that is a slip: infradoc alerts silence expire {out.split()[0]}\n")
 
 
 @pytest.mark.parametrize(

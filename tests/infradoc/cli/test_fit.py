@@ -197,3 +197,50 @@ def test_what_is_meant_otherwise_is_refused(words, said, capsys):
     assert dispatch(["fit", *words]) == 2
     err = capsys.readouterr().err
     assert said in err and len(err) < 400 and ".." not in err
+
+
+def test_a_device_without_bfloat16_is_told_with_the_flag(capsys):
+    assert run(["Qwen2.5-1.5B", "--gpu", "T4", "--max-model-len", "4096"]) == 0
+    text = capsys.readouterr().out
+    assert "float16, 4,096 tokens" in text and "start with --dtype float16" in text and "capability 7.5" in text
+    run(["Qwen2.5-1.5B", "--gpu", "T4", "--max-model-len", "4096", "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["must_set"] == {"dtype": "float16"}
+    run(["Qwen2.5-1.5B", "--gpu", "L4", "--max-model-len", "4096", "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["must_set"] == {}
+    run(["Qwen2.5-1.5B", "--gpu", "T4", "--max-model-len", "4096", "--lang", "zh"])
+    assert "请加 --dtype float16" in capsys.readouterr().out
+    assert dispatch(["fit", "Qwen2.5-1.5B", "--gpu", "T4", "--dtype", "bfloat16"]) == 2
+    assert capsys.readouterr().err == "infradoc: T4 (compute capability 7.5) has no bfloat16. Use --dtype float16.\n"
+
+
+def test_several_changes_are_shown_with_what_they_give(capsys):
+    assert run(["qwen3-30b-a3b", "--gpu", "4090"]) == 20
+    text = capsys.readouterr().out
+    rows = text.split("Several changes at once that fit:\n")[1].splitlines()[:3]
+    assert all(
+        re.search(r"^  --.*, a 4-bit checkpoint \(AWQ or GPTQ\): [\d.]+ requests of [\d,]+ tokens", row) for row in rows
+    )
+    run(["qwen3-30b-a3b", "--gpu", "4090", "--format", "json"])
+    combined = json.loads(capsys.readouterr().out)["combined"]
+    assert len(combined) == 3 and all(len(one["change"]) > 1 and one["requests"] >= 1 for one in combined)
+
+
+def test_an_fp8_checkpoint_is_named(capsys):
+    assert run(["llama-3.1-70b", "--gpu", "H100", "--tp", "2"]) == 20
+    assert "  an FP8 checkpoint: 1.7 requests of 131,072 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"model_type": "bert", "architectures": ["BertModel"]}, "is an encoder"),
+        ({"model_type": "whisper"}, "is an encoder"),
+        ({"model_type": "mamba"}, "keep a state"),
+        ({"model_type": "foo", "architectures": ["FooForCausalLM"]}, "models of the kind 'foo'"),
+    ],
+)
+def test_a_kind_that_is_not_covered_is_one_sentence(more, told, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | more))
+    assert dispatch(["fit", str(tmp_path), "--gpu", "H100"]) == 2
+    said = capsys.readouterr()
+    assert told in said.err and "does not cover" in said.err and said.out == "" and len(said.err.splitlines()) == 1

@@ -67,5 +67,6 @@ def test_after_a_diagnosis(lang: str) -> None:
     assert live is not None and kept is not None
     assert "infradoc fix 'http://h:1/a b' --finding kv-thrashing-preemption" in live
     assert "infradoc playbook kv-thrashing-preemption" in live and "infradoc playbook kv-thrash" in kept
+    assert all(line.count(" --lang zh") == (line.count("infradoc ") if lang == "zh" else 0) for line in (live, kept))
     assert "fix" not in kept and "queue" not in live + kept
     assert live.startswith("Next:") == (lang == "en")

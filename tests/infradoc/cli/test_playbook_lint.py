@@ -36,7 +36,7 @@ FAULTS = {
     "看llm_kv_pol_tokens的值": "llm_kv_pol_tokens is no metric",
     "`tgi_queue_length`": "tgi_queue_length is no metric",
     '`sglang:num_running_req{model="m"}`': "sglang:num_running_req is no metric",
-    "`curl -s http://HOST:PORT/metrics | grep -E 'requests_(running|wating)x|kv_cache_usage'`": "no metric's name holds",
+    "`curl -s http://HOST:PORT/metrics | grep -E 'requests_(running|wating)x|kv_cache'`": "no metric's name holds",
     "`curl -s http://HOST:PORT/metrics | grep preemption_total`": "'preemption_total' is searched for",
     "`infradoc playbook nowhere`": "there is no page 'nowhere'",
     "`infradoc diagnos URL`": "there is no command 'diagnos'",

@@ -118,3 +118,11 @@ def test_only_the_wanted_part_is_looked_at(replay: ReplayView) -> None:
     end = replay.span[1]
     with replay.reading(end) as frame:
         assert 4 <= len(history.gauge(frame, "llm_requests_waiting", end - 5, end)[0]) <= 6
+
+
+def test_stages_without_a_request_that_ended_are_no_ledger() -> None:
+    store = Store()
+    for now in (1.0, 2.0, 3.0):
+        queue = Sample("llm_request_stage_seconds_sum", (("stage", "queue"),), now, 4.0 * now)
+        store.add(Reading("metrics", now, [queue]))
+    assert ledger(store.frame(3.0)).stages == ()

@@ -16,7 +16,16 @@ import pytest
 from infradoc.model import Reading, Sample
 from infradoc.monitor.findings import FindingLog
 from infradoc.monitor.loop import Evaluator
-from infradoc.report.build import Observation, build_report, finding_part, number, plain, status_of, unknown_report
+from infradoc.report.build import (
+    Observation,
+    build_report,
+    finding_part,
+    needs_lines,
+    number,
+    plain,
+    status_of,
+    unknown_report,
+)
 from infradoc.report.markdown import to_markdown
 from infradoc.report.model import Report, exit_code
 from infradoc.report.text import action_line
@@ -50,6 +59,16 @@ def observed(readings: list[Reading]) -> Report:
     for reading in readings:
         tick = evaluator.feed([reading], reading.time)
     return build_report(Observation("t", store, evaluator.log, tick.frame, 30.0, ["client: there is no file x"], 3))
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_what_is_named_already_is_not_asked_for_again(lang: str) -> None:
+    say = words(lang)
+    blind = {"a": ["log_event_total"], "b": ["client_requests_total", "config_max_num_seqs"]}
+    for kind, line in (("log", "log = ..."), ("client", "client = ..."), ("settings", "launch = ...")):
+        assert line in " ".join(needs_lines(blind, say))
+        assert line not in " ".join(needs_lines(blind, say, {kind}))
+    assert "infradoc.toml" not in " ".join(needs_lines(blind, say, {"log", "client", "settings"}))
 
 
 def test_schema_is_a_schema() -> None:

@@ -62,6 +62,8 @@ def test_everything_is_told(lang: str, width: str, monkeypatch: pytest.MonkeyPat
     ):
         assert part in flat, part
     assert "\x1b" not in text and all(line == line.rstrip() for line in text.split("\n"))
+    page = "infradoc playbook kv-thrashing-preemption" + (" --lang zh" if lang == "zh" else "")
+    assert page in " ".join(text.split())
     assert ("证据" in text) == (lang == "zh") and ("Evidence" in text) == (lang == "en")
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc_rules.sizing.config import model_of
+from infradoc_rules.sizing.covered import unknown
 from infradoc_rules.sizing.known import known_model, known_names, nearest_names
 from infradoc_rules.sizing.model import SizingError
 
@@ -42,6 +43,8 @@ PUBLISHED = {
     "DeepSeek-V3": 671.03,
     "gpt-oss-20b": 20.91,
     "gpt-oss-120b": 116.83,
+    "Llama-4-Scout": 108.64,
+    "Llama-4-Maverick": 401.58,
     "SmolLM2-135M": 0.1345,
     "SmolLM2-1.7B": 1.711,
     "CodeLlama-34B": 33.74,
@@ -208,3 +211,58 @@ def test_any_configuration_gives_a_model_or_one_error(more):
         assert model_of(_config(**more), "m").parameters > 0
     except SizingError as error:
         assert str(error)
+
+
+def test_llama_4_by_its_own_file():
+    """Its dense layers, its experts and its chunks have keys of their own."""
+    text = {
+        "model_type": "llama4_text", "hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+        "num_local_experts": 128, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "vocab_size": 202048,
+        "attention_chunk_size": 8192, "max_position_embeddings": 1048576,
+    }  # fmt: skip
+    vision = {"hidden_size": 1408, "num_hidden_layers": 34, "intermediate_size": 5632}
+    raw = {"model_type": "llama4", "architectures": ["Llama4ForConditionalGeneration"], "text_config": text}
+    assert model_of(raw | {"vision_config": vision}, "Llama-4-Maverick") == known_model("Llama-4-Maverick")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"model_type": "bert", "architectures": ["BertModel"]}, "is an encoder"),
+        ({"model_type": "xlm-roberta"}, "is an encoder"),
+        ({"model_type": "whisper", "is_encoder_decoder": True}, "is an encoder"),
+        ({"model_type": "foo", "is_encoder_decoder": True}, "is an encoder"),
+        ({"model_type": "mamba"}, "keep a state"),
+        ({"model_type": "falcon_mamba"}, "keep a state"),
+        ({"model_type": "foo", "architectures": ["FooModel"]}, "is no decoder"),
+        ({"model_type": "foo", "architectures": ["FooForSequenceClassification"]}, "is no decoder"),
+    ],
+)
+def test_what_is_no_decoder_is_not_reckoned_as_one(more, told):
+    with pytest.raises(SizingError, match=rf"{told}.*does not cover"):
+        model_of(_config(**more), "m")
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        ({"model_type": "foo"}, "foo"),
+        ({"architectures": ["FooForCausalLM"]}, "FooForCausalLM"),
+        ({"architectures": ["CohereForCausalLM"]}, None),
+        ({"architectures": ["DeepseekV3ForCausalLM"]}, None),
+        ({"model_type": "foo_vlm", "text_config": {"model_type": "qwen2"}}, None),
+        ({"model_type": "qwen2_5_vl"}, None),
+        ({"model_type": "qwen3_vl_moe"}, None),
+        ({"model_type": "mistral"}, None),
+        ({"model_type": 7, "architectures": 7}, None),
+        ({}, None),
+    ],
+)
+def test_an_unknown_kind_is_told_from_a_known_one(raw, found):
+    assert unknown(raw) == found
+
+
+def test_every_model_of_the_table_is_of_a_known_kind():
+    kinds = {name: known_model(name).kind for name in known_names()}
+    assert [name for name, kind in kinds.items() if kind and unknown({"model_type": kind})] == []
