@@ -7,9 +7,8 @@ import math
 from infradoc_rules.model import SignalFrame
 
 NAME = "proc_start_time_seconds"
-SAME_SECONDS = (
-    2.0  # the page and the host tell the same start to about a second: both know it in whole ticks or seconds
-)
+# The page and the host tell the same start to about a second: both know it in whole ticks or seconds.
+SAME_SECONDS = 2.0
 
 
 def started_at(frame: SignalFrame) -> float | None:

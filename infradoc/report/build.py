@@ -13,6 +13,7 @@ from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, changes_seen, considered_part
 from infradoc.report.idle import is_idle, needs_traffic
 from infradoc.report.model import SCHEMA, Report, Status
+from infradoc.report.quoting import quoted
 from infradoc.report.words import words
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.considered import considered
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from infradoc.signals.store import Store
     from infradoc_rules.considered import Considered
 
-_SHOWN = 200  # characters of a line
 _SHOWN_BY = (
     ("gpu_", "gpu"),
     ("torch_", "allocator"),
@@ -73,8 +73,7 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
         hidden.insert(0, say["idle"].format(seconds=seen.seconds))
         hidden += [say["need_traffic"].format(ids=", ".join(sorted(unseen)))] if unseen else []
     if broken is not None:
-        text = (broken.text or broken.name)[:_SHOWN]
-        hidden.insert(0, artefact_words(lang)["broke_off"].format(source=broken.source or "?", text=text))
+        hidden.insert(0, artefact_words(lang)["broke_off"].format(**quoted(broken, 200)))
     hidden += needs_lines(
         {name: lacks for name, lacks in seen.log.blind.items() if name not in unseen}, say, seen.named
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infradoc.report.artefact_words import artefact_words
+from infradoc.report.quoting import quoted
 from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.values import number
@@ -54,7 +55,6 @@ _NEWEST = 3  # failures in a row at the end of the log
 _MOST_FAILED = 0.01  # share of the answers; single ones of thousands are what a busy server has
 _NEAR_LIMIT = 0.9
 _RING_WAITS = 2
-_SHOWN = 160  # characters of a line that a sentence quotes
 
 
 def doubts(events: Sequence[Event], facts: Mapping[str, Fact], scraped: bool, lang: str = "en") -> list[str]:
@@ -73,8 +73,7 @@ def doubts(events: Sequence[Event], facts: Mapping[str, Fact], scraped: bool, la
 
 
 def _told(key: str, event: Event, say: Mapping[str, str], **values: object) -> str:
-    text = (event.text or event.name)[:_SHOWN]
-    return say[key].format(source=event.source or "?", text=text, **values)
+    return say[key].format(**quoted(event), **values)
 
 
 def _ended(events: Sequence[Event]) -> Event | None:

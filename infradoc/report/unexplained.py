@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infradoc.report.artefact_words import artefact_words
+from infradoc.report.quoting import quoted
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.start import attempts, first_served, shown_phase
 from infradoc_rules.units import size_text
@@ -12,7 +13,6 @@ from infradoc_rules.values import number
 
 _FATAL = ("cuda_oom", "weights_do_not_fit", "kv_no_memory", "memory_below_request", "worker_died", "engine_failed")
 _ECHOES = ("engine_failed", "worker_died")
-_SHOWN = 160  # characters of a line that a sentence quotes
 
 
 def unexplained_failure(events: Sequence[Event], facts: Mapping[str, Fact]) -> Event | None:
@@ -43,13 +43,12 @@ def unexplained_lines(
 ) -> Iterator[str]:
     """What failed, in which phase where something shows it, and what would decide the cause."""
     say = artefact_words(lang)
-    source, text = failure.source or "?", (failure.text or failure.name)[:_SHOWN]
     if _failed(facts):
         phase = shown_phase(failure, attempts(events)[-1])
         key = "failed_start" if phase is not None else "failed_at"
-        yield say[key].format(phase=phase, source=source, text=text)
+        yield say[key].format(phase=phase, **quoted(failure))
     else:
-        yield say["broke_off"].format(source=source, text=text)
+        yield say["broke_off"].format(**quoted(failure))
     if failure.name == "cuda_oom":
         numbers = ("；" if lang == "zh" else "; ").join(_numbers(failure, say))
         if numbers:

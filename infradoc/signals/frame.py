@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from infradoc_rules.model import Event, Fact, Series, SignalFrame
@@ -48,7 +49,7 @@ class StoreFrame:
         """Sampling period in seconds."""
         return self._store.period
 
-    @property
+    @cached_property  # every rule asks
     def history(self) -> float:
         """Seconds from the first look until now."""
         first = self._store.first_look()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from infradoc_rules.model import Event, Fact, Series
 from infradoc_rules.signals import absent_reads_zero
@@ -56,7 +57,7 @@ class MemoryFrame:
             provides=provides,
         )
 
-    @property
+    @cached_property  # every rule asks
     def history(self) -> float:
         """Seconds from the first scrape until now."""
         times = self._scrape_times()

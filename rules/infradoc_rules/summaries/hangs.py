@@ -8,6 +8,7 @@ from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.collectives import all_at_the_first, is_root_error
 from infradoc_rules.summaries.links import ranks_of
+from infradoc_rules.summaries.load import fact
 
 _RING_WAITS = 3  # one line a minute; fewer occur while weights load or kernels compile
 _RING_WAITS_WITHOUT_PEERS = 2  # where the platform's test of direct copies failed before
@@ -81,19 +82,13 @@ def _peers(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
         return nodes is None or nodes.value == 1
     size = facts.get("tensor_parallel_size")
     if "nccl.version" in facts and size is None:  # all devices of the host spin
-        return _number(facts, "gpu.count") > 1 and _number(facts, "gpu.utilization") >= _SPINNING
+        return (fact(facts, "gpu.count") or 0) > 1 and (fact(facts, "gpu.utilization") or 0) >= _SPINNING
     return "nccl.version" in facts and size is not None and isinstance(size.value, int) and size.value > 1
-
-
-def _number(facts: Mapping[str, Fact], name: str) -> float:
-    fact = facts.get(name)
-    return float(fact.value) if fact is not None and isinstance(fact.value, int | float) else 0.0
 
 
 def _devices(facts: Mapping[str, Fact]) -> int:
     """Devices of one host that llama.cpp uses; 0 where it does not say."""
-    fact = facts.get("llamacpp.devices")
-    return int(fact.value) if fact is not None and isinstance(fact.value, int) else 0
+    return int(fact(facts, "llamacpp.devices") or 0)
 
 
 def _busy_for_nothing(events: Sequence[Event], facts: Mapping[str, Fact]) -> Event | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries.load import fact
 
 _NARROW = 0.25  # of the lanes: boards give x8 to each of two cards by design, which costs collectives little
 _TOGETHER = ("tensor_parallel_size", "pipeline_parallel_size", "comm.ranks", "train.gpus_per_node", "train.devices")
@@ -15,16 +16,11 @@ _TOGETHER = ("tensor_parallel_size", "pipeline_parallel_size", "comm.ranks", "tr
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
     """Whether GPUs of one job exchange data through a slot of a quarter of its lanes or less."""
-    now, most = (_number(facts, name) for name in ("pcie.width", "pcie.width_max"))
+    now, most = (fact(facts, name) for name in ("pcie.width", "pcie.width_max"))
     if now is None or most is None:
         return
     joined = any(name in facts and facts[name].value is True for name in ("topo.nvlink", "comm.nvlink"))
-    together = any((_number(facts, name) or 0) > 1 for name in _TOGETHER)
+    together = any((fact(facts, name) or 0) > 1 for name in _TOGETHER)
     yield Fact(
         "comm.narrow_slot", together and not joined and now <= _NARROW * most, "derived", facts["pcie.width"].source
     )
-
-
-def _number(facts: Mapping[str, Fact], name: str) -> float | None:
-    value = facts[name].value if name in facts else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

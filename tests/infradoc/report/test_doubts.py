@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from infradoc.catalog import load_rules
-from infradoc.report.post_mortem import diagnose_artefacts
-
 BANNER = "INFO 06-01 10:00:03 [api_server.py:1287] vLLM API server version 0.11.0"
 READY = "INFO:     Application startup complete."
 STATS = (
@@ -19,19 +16,12 @@ XID = "[123.4] NVRM: Xid (PCI:0000:07:00): {}, pid=1234, name=python3, Ch 000000
 RING = "INFO 06-01 10:0{}:05 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 second."
 
 
-@pytest.fixture(scope="module")
-def catalog():
-    return load_rules()
-
-
 @pytest.fixture
-def judged(tmp_path, catalog):
+def judged(pasted):
     """(status, ids at warning or above, the sentences on what is in doubt) of a text."""
 
     def read(*lines, lang="en"):
-        path = tmp_path / "server.log"
-        path.write_text("\n".join(lines) + "\n")
-        report = diagnose_artefacts(path, catalog, lang)
+        report = pasted(*lines, lang=lang)
         told = [line for line in report["not_visible"] if line.startswith(("Cannot tell: ", "无法判断："))]
         found = [finding["id"] for finding in report["findings"] if finding["severity"] != "info"]
         return report["status"], found, told

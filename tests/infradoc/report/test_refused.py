@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from infradoc.catalog import load_rules
-from infradoc.report.post_mortem import diagnose_artefacts
-
 VLLM = "INFO 11-30 10:00:00 [api_server.py:1] vLLM API server version {}\n"
 
 
-@pytest.fixture(scope="module")
-def catalog():
-    return load_rules()
-
-
 @pytest.fixture
-def told(tmp_path, catalog):
+def told(pasted):
     """(status, the sentences on refused flags) of a log's text."""
 
     def read(text, lang="en"):
-        path = tmp_path / "start.log"
-        path.write_text(text + "\n")
-        report = diagnose_artefacts(path, catalog, lang)
-        return report["status"], [line for line in report["not_visible"] if "start.log:" in line]
+        report = pasted(text, lang=lang)
+        return report["status"], [line for line in report["not_visible"] if "server.log:" in line]
 
     return read
 

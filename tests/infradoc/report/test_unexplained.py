@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from infradoc.catalog import load_rules
-from infradoc.report.post_mortem import diagnose_artefacts
-
 BANNER = "INFO 06-01 10:00:03 [api_server.py:1287] vLLM API server version 0.11.0"
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of"
@@ -14,21 +11,6 @@ OOM = (
 )
 HELD = " Process 12 has {} GiB memory in use. Process 13 has 30.00 GiB memory in use."
 OWN = " Of the allocated memory {} GiB is allocated by PyTorch, and {} is reserved by PyTorch but unallocated."
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return load_rules()
-
-
-@pytest.fixture
-def judged(tmp_path, catalog):
-    def read(*lines, lang="en"):
-        path = tmp_path / "paste.log"
-        path.write_text("\n".join(lines) + "\n")
-        return diagnose_artefacts(path, catalog, lang)
-
-    return read
 
 
 @pytest.mark.parametrize(
@@ -51,23 +33,23 @@ def judged(tmp_path, catalog):
         ),
     ],
 )
-def test_no_start_is_claimed_where_none_is_shown(judged, lines):
-    report = judged(*lines)
+def test_no_start_is_claimed_where_none_is_shown(pasted, lines):
+    report = pasted(*lines)
     said = " ".join(report["not_visible"])
     assert report["status"] == "unknown"
     assert "phase launch" not in said
     assert "the phase is unknown" in said
     assert "What would decide: " in said
-    assert "阶段未知" in " ".join(judged(*lines, lang="zh")["not_visible"])
+    assert "阶段未知" in " ".join(pasted(*lines, lang="zh")["not_visible"])
 
 
-def test_a_start_that_shows_itself_keeps_its_phase(judged):
-    said = " ".join(judged(BANNER, "Segmentation fault (core dumped)")["not_visible"])
+def test_a_start_that_shows_itself_keeps_its_phase(pasted):
+    said = " ".join(pasted(BANNER, "Segmentation fault (core dumped)")["not_visible"])
     assert "phase launch" in said
 
 
-def test_the_numbers_are_told(judged):
-    said = judged(OOM)["not_visible"]
+def test_the_numbers_are_told(pasted):
+    said = pasted(OOM)["not_visible"]
     assert "Device memory ran out: 2.0 GiB were asked for; 1.1 GiB of 79.1 GiB were free." in said
 
 
@@ -78,11 +60,11 @@ def test_the_numbers_are_told(judged):
         (OOM + OWN.format("60.00", "17.00 GiB"), "fragmentation-allocator"),
     ],
 )
-def test_figures_that_decide_the_cause_name_it(judged, text, finding):
-    assert judged(text)["findings"][0]["id"] == finding
+def test_figures_that_decide_the_cause_name_it(pasted, text, finding):
+    assert pasted(text)["findings"][0]["id"] == finding
 
 
-def test_an_allocation_that_was_tried_again_with_less_is_no_failure(judged):
+def test_an_allocation_that_was_tried_again_with_less_is_no_failure(pasted):
     lines = [
         "load_tensors: offloaded 63/63 layers to GPU",
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 51722.64 MiB on device 1: cudaMalloc failed:"
@@ -91,4 +73,4 @@ def test_an_allocation_that_was_tried_again_with_less_is_no_failure(judged):
         "main: server is listening on http://127.0.0.1:8080 - starting the main loop",
         "srv  update_slots: all slots are idle",
     ]
-    assert judged(*lines)["status"] == "ok"
+    assert pasted(*lines)["status"] == "ok"

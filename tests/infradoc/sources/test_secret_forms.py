@@ -101,7 +101,7 @@ PLAIN = [
     "docker run --user 1000:1000 image:v1@sha256:0123456789abcdef",
     "root@host:/work# vllm serve m --port 8000",
     "prompt tokens: 2048, completion tokens: 128",
-    "PWD=/root/models, token is 13 of 20, the API key is not set, auth: none",
+    "PWD=/srv/models, token is 13 of 20, the API key is not set, auth: none",
     "KeyError: 'model.layers.0.self_attn.qkv_proj.weight'",
     "Incorrect key: value pairs, monkey=1, tokenizer=org/model-v0.2",
     "--max-num-batched-tokens 8192 --max-model-len 32768 --tokenizer-mode auto",
