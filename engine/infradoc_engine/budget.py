@@ -58,9 +58,9 @@ class MemoryBudget:
         else:
             self.device_bytes = device_memory_bytes or available_bytes()
             self._check_weights()
-            self._base_bytes = status_bytes("VmData") or 0
             if device_memory_bytes:
                 self._limit = MemoryLimit(device_memory_bytes)
+            self._base_bytes = status_bytes("VmData") or 0  # with what the limit has set aside for the host's own use
 
     def _open_gpu(self, device_memory_bytes: int | None) -> int:
         self.total_bytes = look(self.device).total

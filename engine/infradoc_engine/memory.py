@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from infradoc_engine.host_reserve import set_aside
+
 MIB = 1 << 20
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
 _CGROUP = Path("/sys/fs/cgroup")
@@ -116,12 +118,13 @@ class MemoryLimit:
     """A real limit on this process's data (RLIMIT_DATA): its size now plus `num_bytes`.
 
     Above it the kernel refuses to map memory, so torch's own allocator raises, and it works again after a free. File
-    maps that are only read do not count; thread stacks do. Linux only: `supported` is False elsewhere. A context
-    manager for tests; the engine keeps it for life.
+    maps that are only read do not count; thread stacks do; the front end's memory is set aside (see `host_reserve`).
+    Linux only: `supported` is False elsewhere. A context manager for tests; the engine keeps it for life.
     """
 
     def __init__(self, num_bytes: int) -> None:
         return_what_is_freed()
+        set_aside()
         trim_heap()
         self.num_bytes = num_bytes
         self.base_bytes = status_bytes("VmData")

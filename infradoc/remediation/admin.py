@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,6 +20,8 @@ from infradoc_rules.model import Value
 TIMEOUT_SECONDS = 90.0  # above the 60 s that the engine itself gives a worker to start, and a drain with a rebuild
 DRAIN_SECONDS = 10  # sent with each change, so that a server's own longer patience cannot outlast the timeout
 LEASE_SECONDS = 120
+# Between the tries of a question whose connection broke: an engine short of memory or just restarting drops some.
+RETRY_SECONDS = (0.2, 1.0)
 _NOT_BEGUN = ("step_running", "change_under_way")
 
 
@@ -156,7 +159,7 @@ class AdminClient:
 
     def _ask(self, method: str, path: str, **more: Any) -> Any:
         try:
-            response = self._http.request(method, path, **more)
+            response = self._send(method, path, **more)
         except httpx.TimeoutException as error:
             raise AdminLost(
                 f"{self.url}{path} gave no answer in {TIMEOUT_SECONDS:g} s.", "Is the engine stuck?"
@@ -171,6 +174,15 @@ class AdminClient:
             return response.json()
         except (ValueError, RecursionError) as error:
             raise AdminLost(f"{self.url}{path} did not answer with JSON.", "Is this a bundled engine?") from error
+
+    def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """One answer; what only reads is asked again when its connection breaks. Raises httpx.HTTPError."""
+        for pause in RETRY_SECONDS if method == "GET" else ():
+            try:
+                return self._http.request(method, path, **more)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                time.sleep(pause)
+        return self._http.request(method, path, **more)
 
     def _state(self, data: Any) -> EngineState:
         try:

@@ -167,6 +167,39 @@ print(json.dumps([used, refused, again, after]))
     assert refused is True and again == 100 * MIB and after == 400 * MIB
 
 
+@linux
+def test_a_full_device_leaves_the_host_its_memory() -> None:
+    """What a front end needs, over and over: buffers that requests are read into, answers, small objects."""
+    read, answers, objects, refused = in_child("""
+import mmap
+from infradoc_engine.memory import MIB, MemoryLimit
+with MemoryLimit(200 * MIB):
+    held = []
+    for size in (16 * MIB, 2 * MIB):
+        try:
+            while True:
+                held.append(torch.empty(size, dtype=torch.uint8))
+        except RuntimeError:
+            pass
+    try:
+        while True:  # and what no tensor of a step would take: page by page
+            held.append(mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE))
+    except OSError:
+        pass
+    read = sum(len(bytearray(64 * 1024)) for _ in range(200))
+    answers = [bytes(900_000) for _ in range(16)]
+    objects = [(number, [number]) for number in range(60_000)]
+    try:
+        torch.empty(3 * MIB, dtype=torch.uint8)
+        refused = False
+    except RuntimeError:
+        refused = True
+print(json.dumps([read, len(answers), len(objects), refused]))
+""")
+    assert read == 200 * 65536 and answers == 16 and objects == 60_000
+    assert refused  # what is set aside is not the device's
+
+
 RUNNER = """
 from pathlib import Path
 from infradoc_engine.core.scheduler.output import ScheduledRequest, ScheduleOutput

@@ -21,6 +21,7 @@ from infradoc_engine.server.acceptor import Acceptor, HandOver
 from infradoc_engine.server.errors import json_response
 
 KEEP_ALIVE_SECONDS = 30
+READ_BYTES = 64 << 10  # at a time; asyncio's own 256 KiB are not to be had where the heap is nearly full
 _FAREWELL_SECONDS = 0.5
 
 
@@ -74,9 +75,11 @@ class HttpSide:
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._protocol, connection)
+            transport, _ = await self._loop.connect_accepted_socket(self._protocol, connection)
         except OSError:
             connection.close()
+            return
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own socket transport
 
     def _protocol(self) -> asyncio.Protocol:
         protocol: asyncio.Protocol = H11Protocol(self._config, self._state, {}, self._loop)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import threading
+import time
 from typing import Any
 
+import httpx
 import pytest
 
 
@@ -51,6 +55,41 @@ def test_the_allocator_refuses_and_a_smaller_share_ends_it(greedy: Any, in_backg
     assert greedy.metric("llm_oom_total") == ooms
     assert greedy.metric("llm_requests_finished_total", reason="error") == len(refused)
     assert greedy.admin("blocks")["integrity"] == "ok"
+
+
+def test_a_full_device_still_answers_who_asks_after_it(start_server: Any, in_background: Any) -> None:
+    """The pool has left less than libraries take at their first steps: from then on every step fails, for minutes.
+
+    An operator reads /metrics, /health and /admin meanwhile, with a new connection each time.
+    """
+    server = start_server(
+        *("--device-memory-bytes", "3000MB", "--activation-profile", "trust", "--gpu-memory-utilization", "0.95"),
+        *("--max-num-batched-tokens", "4096", "--max-model-len", "640", "--max-num-seqs", "80"),
+    )
+    stop = threading.Event()
+
+    def load(index: int) -> set[int]:
+        codes, chance = set(), random.Random(index)
+        while not stop.is_set():
+            length = chance.randrange(400, 500) if index % 3 == 0 else chance.randrange(16, 32)
+            prompt = [chance.randrange(100, 40_000) for _ in range(length)]  # no prefix twice
+            body = {"prompt": prompt, "max_tokens": 24, "ignore_eos": True}
+            codes.add(server.http.post("/v1/completions", json=body).status_code)
+        return codes
+
+    clients = [in_background(load, index) for index in range(6)]
+    try:
+        deadline = time.monotonic() + 90
+        while server.metric("llm_oom_total") < 20 and time.monotonic() < deadline:
+            time.sleep(0.5)
+        for _ in range(60):
+            for path in ("/metrics", "/health", "/admin/requests", "/admin/blocks"):
+                answer = httpx.get(server.url + path, headers=server.auth, timeout=30)
+                assert answer.status_code == 200 or (path == "/health" and answer.status_code == 503)
+    finally:
+        stop.set()
+    assert set().union(*(client.result() for client in clients)) <= {200, 503}  # an answer each, of whatever kind
+    assert server.metric("llm_oom_total") >= 20
 
 
 def test_growth_without_room_is_the_allocator_s_word_alone(greedy: Any) -> None:

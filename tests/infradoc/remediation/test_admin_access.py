@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,8 +41,8 @@ class _Admin(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-def running(context: ssl.SSLContext | None) -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Admin)
+def running(context: ssl.SSLContext | None, handler: type[_Admin] = _Admin) -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads, server.seen = True, []
     server.handle_error = lambda request, address: None
     if context is not None:
@@ -172,3 +174,38 @@ def test_a_proxy_variable_that_cannot_be_used_is_one_sentence(
 def test_a_503_before_anything_began_is_no_loss(status: int, code: str, text: str, kind: type[AdminError]) -> None:
     answer = httpx.Response(status, json={"error": {"code": code, "message": text}})
     assert type(refusal("http://h:1/admin/config", answer)) is kind
+
+
+class _Dropping(_Admin):
+    def do_GET(self) -> None:
+        self.server.drops -= 1  # type: ignore[attr-defined]
+        if self.server.drops >= 0:  # type: ignore[attr-defined]
+            linger = struct.pack("ii", 1, 0)  # closed with a reset, as an engine without memory for the request does
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.rfile.close()
+            self.wfile.close()
+            self.connection.close()
+            self.close_connection = True
+        else:
+            super().do_GET()
+
+    do_PATCH = do_GET
+
+
+@pytest.fixture
+def dropping() -> Iterator[Any]:
+    yield from running(None, _Dropping)
+
+
+@pytest.mark.parametrize("drops", [1, 2], ids=str)
+def test_a_question_is_asked_again_when_its_connection_breaks(dropping: Any, drops: int) -> None:
+    dropping.drops = drops
+    with AdminClient(f"http://127.0.0.1:{dropping.server_port}", "t") as admin:
+        assert admin.config().version == 3
+
+
+def test_a_change_is_not_sent_twice(dropping: Any) -> None:
+    dropping.drops = 1
+    with AdminClient(f"http://127.0.0.1:{dropping.server_port}", "t") as admin, pytest.raises(AdminLost):
+        admin.set("max_num_seqs", 8, 3)
+    assert dropping.drops == 0
