@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from dataclasses import dataclass
 from typing import Literal
+
+from infradoc_engine.near import near
 
 Change = Literal["live", "drain", "restart"]
 Kind = Literal["int", "float", "bool", "choice", "str"]
@@ -241,6 +242,6 @@ def find(name: str) -> Knob:
     knob = KNOBS.get(name)
     if knob is not None:
         return knob
-    near = difflib.get_close_matches(name, KNOBS, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else "valid knobs: " + ", ".join(KNOBS) + "."
+    meant = near(name, KNOBS)
+    hint = f"did you mean {meant}?" if meant else "valid knobs: " + ", ".join(KNOBS) + "."
     raise KnobError(f"unknown knob {reprlib.repr(name)}; {hint}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import resource
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -114,6 +116,57 @@ def available_bytes() -> int:
     return available
 
 
+class _HostRoom:
+    """What host work may map at present beside a MemoryLimit; the limit is one for the whole process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rooms: list[int] = []
+        self._limit: int | None = None  # as it stands without any room
+
+    def set_limit(self, limit: int | None) -> None:
+        """`limit` bytes of data for the process from now on; None: it is no longer ours to set."""
+        with self._lock:
+            self._limit = limit
+            self._apply()
+
+    @contextmanager
+    def open(self, num_bytes: int) -> Iterator[None]:
+        """See `host_room`."""
+        with self._lock:
+            self._rooms.append(num_bytes)
+            self._apply()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._rooms.remove(num_bytes)
+                self._apply()
+
+    def _apply(self) -> None:
+        if self._limit is None:
+            return
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        # More may be mapped already than the limit allows: by a step that ran beside an earlier room.
+        used = (status_bytes("VmData") or 0) if self._rooms else 0
+        wanted = max(self._limit, used) + sum(self._rooms)
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+
+
+_HOST_ROOM = _HostRoom()
+
+
+def host_room(num_bytes: int) -> AbstractContextManager[None]:
+    """While it lasts the process may map `num_bytes` more than a MemoryLimit allows; without a limit nothing happens.
+
+    For work that is the host's and cannot bear a refusal: a tokenizer library ends the whole process at one. A step
+    that runs meanwhile may take the room first, so this is for moments.
+    """
+    return _HOST_ROOM.open(num_bytes)
+
+
 class MemoryLimit:
     """A real limit on this process's data (RLIMIT_DATA): its size now plus `num_bytes`.
 
@@ -135,10 +188,7 @@ class MemoryLimit:
     def allow_beside(self, host_bytes: int) -> None:
         """Let the process map `host_bytes` beside the budget, for what stands for host memory: the swap space."""
         if self.base_bytes is not None:
-            wanted, hard = self.base_bytes + self.num_bytes + host_bytes, self._old[1]
-            if hard != resource.RLIM_INFINITY:
-                wanted = min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+            _HOST_ROOM.set_limit(self.base_bytes + self.num_bytes + host_bytes)
 
     def used_bytes(self) -> int:
         """How much of the budget is mapped now."""
@@ -147,6 +197,7 @@ class MemoryLimit:
 
     def lift(self) -> None:
         """Restores the limit that stood before."""
+        _HOST_ROOM.set_limit(None)
         resource.setrlimit(resource.RLIMIT_DATA, self._old)
 
     def __enter__(self) -> MemoryLimit:

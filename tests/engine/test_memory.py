@@ -200,6 +200,37 @@ print(json.dumps([read, len(answers), len(objects), refused]))
     assert refused  # what is set aside is not the device's
 
 
+@linux
+def test_room_for_the_host_lasts_for_a_moment_and_stacks() -> None:
+    """Inside, more can be mapped than the limit allows, also where it has been passed; outside the limit stands."""
+    granted = in_child("""
+from infradoc_engine.memory import MIB, MemoryLimit, host_room
+def fits(size):
+    try:
+        return torch.empty(size * MIB, dtype=torch.uint8)
+    except RuntimeError:
+        return None
+granted = []
+with host_room(0), MemoryLimit(100 * MIB) as limit:
+    held = [fits(90)]
+    granted.append(fits(60) is not None)
+    with host_room(60 * MIB):
+        held.append(fits(60))
+        granted.append(held[-1] is not None)
+        with host_room(50 * MIB):
+            granted.append(fits(50) is not None)
+    granted.append(fits(4) is not None)  # 150 of 100 MiB are in use
+    with host_room(30 * MIB):
+        granted.append(fits(28) is not None)
+    limit.allow_beside(200 * MIB)
+    granted.append(fits(100) is not None)
+with host_room(MIB):
+    granted.append(fits(500) is not None)
+print(json.dumps(granted))
+""")
+    assert granted == [False, True, True, False, True, True, True]
+
+
 RUNNER = """
 from pathlib import Path
 from infradoc_engine.core.scheduler.output import ScheduledRequest, ScheduleOutput

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 import threading
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from infradoc_engine.faults.all import FAULTS
 from infradoc_engine.faults.base import Fault, FaultError, Target
+from infradoc_engine.near import near
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ def _started(kind: type[Fault], target: Target, values: Mapping[str, float]) -> 
 def _find(name: str) -> type[Fault]:
     if name in FAULTS:
         return FAULTS[name]
-    near = difflib.get_close_matches(name, FAULTS, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FAULTS)}."
+    meant = near(name, FAULTS)
+    hint = f"did you mean {meant}?" if meant else f"known: {', '.join(FAULTS)}."
     raise FaultError(f"There is no fault {reprlib.repr(name)}; {hint}")
 
 

@@ -47,6 +47,10 @@ class Application:
             status = 499  # the client left before its answer; no such code is ever sent
         except ApiError as error:
             await self._fail(error, scope, receive, counting_send, status)
+        except MemoryError as error:
+            self._report(path, error)
+            refusal = ApiError(503, "The server has no memory for this request now.", code="out_of_memory")
+            await self._fail(refusal, scope, receive, counting_send, status)
         except Exception as error:
             self._report(path, error)
             refusal = ApiError(500, "The server could not handle this request; see its log.", code="internal_error")
