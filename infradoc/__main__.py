@@ -8,8 +8,11 @@ import sys
 def main() -> int:
     """Run the command line in sys.argv; the exit code is the result."""
     from infradoc.cli.app import dispatch
+    from infradoc.cli.leave import leave_behind_threads
 
-    return dispatch(sys.argv[1:])
+    code = dispatch(sys.argv[1:])
+    leave_behind_threads(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from infradoc.errors import InfradocError
+from infradoc.paths import why, written_path
+from infradoc_rules.near import near
 
 FILE_NAME = "infradoc.toml"
 _PARTS = ("alerts", "watch", "tui")  # tables that the part of that name reads itself
+_LONGEST_FAULT = 400  # characters
 _PROXY = re.compile(r"https?://[^/\s]")  # SOCKS would need another package
 _INLINE_SECRETS = {
     "api_key": "api_key",
@@ -107,26 +110,41 @@ class Config:
         """Where relative paths of the file start."""
         return self.path.parent if self.path else Path.cwd()
 
+    def path_at(self, place: str, text: str) -> Path:
+        """The path that a key holds, absolute. Raises ConfigError where there can be none."""
+        try:
+            return written_path(text, self.folder)
+        except ValueError as error:
+            raise self.error_at(place, f"is no usable path: {error}") from error
+
     def error_at(self, place: str, what: str, hint: str = "") -> ConfigError:
         """A fault at a dotted key such as "alerts.sinks.ops.url", with file and line when the key is found there."""
-        return ConfigError(f"{_position(self.path, self.lines, place)}: {place}: {what}.", hint)
+        return _fault(self.path, self.lines, place, what, hint)
 
 
 def find_config(explicit: str | None = None) -> Path | None:
     """The file to read: the one asked for, then INFRADOC_CONFIG, ./infradoc.toml, and the user's own."""
     asked = explicit or os.environ.get("INFRADOC_CONFIG", "")
     if asked:
-        path = Path(asked).expanduser()
-        if not path.is_file():
-            raise ConfigError(f"There is no configuration file {path}.", "Check --config and INFRADOC_CONFIG.")
-        return path
+        return _asked(asked)
     local = Path(FILE_NAME)
-    if local.is_file():
+    if os.path.isfile(local):  # noqa: PTH113 (false in a folder that may not be searched; Path.is_file raises there)
         return local
     import platformdirs
 
     user = platformdirs.user_config_path("infradoc") / FILE_NAME
-    return user if user.is_file() else None
+    return user if os.path.isfile(user) else None  # noqa: PTH113 (likewise)
+
+
+def _asked(text: str) -> Path:
+    hint = "Check --config and INFRADOC_CONFIG."
+    try:
+        path = written_path(text)
+        if path.is_file():
+            return path
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"The configuration file {text[:200]} cannot be read: {why(error)}.", hint) from error
+    raise ConfigError(f"There is no configuration file {path}.", hint)
 
 
 def load_config(explicit: str | None = None) -> Config:
@@ -139,7 +157,7 @@ def load_config(explicit: str | None = None) -> Config:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}.", "Fix that line.") from error
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # not UTF-8, or a number of thousands of digits
         raise ConfigError(f"{path}: cannot be read: {error}.") from error
     return _Reader(path, text).config(data)
 
@@ -204,8 +222,14 @@ class _Reader:
         if "\0" in (value if isinstance(value, str) else ""):  # TOML can spell it, no path or header can hold it
             raise self._error(where, "must not hold a NUL character")
         if isinstance(value, str) and where.rsplit(".", 1)[-1] in _PATH_KEYS and value:
-            return str((self.path.parent / Path(value).expanduser()).resolve())
+            return self._path(value, where)
         return value
+
+    def _path(self, text: str, where: str) -> str:
+        try:
+            return str(written_path(text, self.path.parent))
+        except ValueError as error:
+            raise self._error(where, f"is no usable path: {error}") from error
 
     def _known(self, data: Mapping[str, Any], valid: tuple[str, ...], where: str) -> None:
         for key in data:
@@ -216,10 +240,8 @@ class _Reader:
                 name = _INLINE_SECRETS[key]
                 hint = f"Use {name}_env (a variable) or {name}_file (a file of mode 0600) under [targets.NAME.auth]."
                 raise self._error(place, "secrets are not kept in this file", hint)
-            import difflib
-
-            near = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
-            hint = f"Did you mean `{near[0]}`?" if near else f"Valid here: {', '.join(valid)}."
+            meant = near(key, valid)
+            hint = f"Did you mean `{meant}`?" if meant else f"Valid here: {', '.join(valid)}."
             raise self._error(place, "unknown key", hint)
 
     def _check_auth(self, auth: Auth, where: str) -> None:
@@ -233,7 +255,13 @@ class _Reader:
             raise self._error(f"{where}.client_key_file", "needs client_cert_file as well")
 
     def _error(self, place: str, what: str, hint: str = "") -> ConfigError:
-        return ConfigError(f"{_position(self.path, self.lines, place)}: {place}: {what}.", hint)
+        return _fault(self.path, self.lines, place, what, hint)
+
+
+def _fault(path: Path | None, lines: Sequence[str], place: str, what: str, hint: str) -> ConfigError:
+    if len(what) > _LONGEST_FAULT:  # it quotes a value, which somebody may have pasted by mistake
+        what = f"{what[: _LONGEST_FAULT // 2]} … {what[-_LONGEST_FAULT // 4 :]}"
+    return ConfigError(f"{_position(path, lines, place)}: {place}: {what}.", hint)
 
 
 def _position(path: Path | None, lines: Sequence[str], place: str) -> str:

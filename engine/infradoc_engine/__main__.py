@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KnobError as error:
         return _fail("serve", str(error))
     except ModuleNotFoundError as error:
-        return _fail(parsed.command, f"{error.name} is not installed; run: pip install 'infradoc[engine]'")
+        install = "pip install 'infradoc[engine]' (in a checkout: pip install '.[engine]')"
+        return _fail(parsed.command, f"{error.name} is not installed; run: {install}")
     except KeyboardInterrupt:
         return 130
     except Exception as error:

@@ -12,7 +12,6 @@ A case that cannot be read counts as wrong in every share.
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from infradoc.report.post_mortem import diagnose_artefacts
 from infradoc_rules.actions import ACTIONS
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.model import SEVERITY_RANK
+from infradoc_rules.near import near, slip_of
 from infradoc_rules.vocabulary import finding_ids
 from infradoc_rules.yaml_file import YamlError, load_marked, load_plain
 
@@ -208,9 +208,9 @@ def read_label(path: Path) -> Label:
 def _check_names(path: Path, data: Mapping[str, Any]) -> None:
     """Raises LabelError for a misspelled field: what is not read would silently not be checked. Notes may be added."""
     for name in data:
-        near = difflib.get_close_matches(str(name), _FIELDS, n=1, cutoff=0.75)
-        if near and near[0] not in data:
-            raise LabelError(f"{path} has {str(name)[:40]!r}.", f"Did you mean {near[0]}?")
+        meant = slip_of(str(name), _FIELDS)
+        if meant and meant not in data:
+            raise LabelError(f"{path} has {str(name)[:40]!r}.", f"Did you mean {meant}?")
 
 
 def _ids(path: Path, data: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -242,8 +242,8 @@ def _check_knobs(path: Path, fix: Mapping[str, Any]) -> None:
     names = [_normal(knob) for knob in fix]
     if not names or any(name in known for name in names):
         return
-    near = difflib.get_close_matches(names[0], known, n=1, cutoff=0.7)
-    hint = f"Did you mean {near[0]}?" if near else "docs/accuracy.md tells its form; knobs are those of the reports."
+    meant = near(names[0], known)
+    hint = f"Did you mean {meant}?" if meant else "docs/accuracy.md tells its form; knobs are those of the reports."
     raise LabelError(f"{path}: `fix` names {str(next(iter(fix)))[:60]!r}, which is no knob that advice moves.", hint)
 
 

@@ -146,6 +146,12 @@ class Alerting:
         """One sentence while incidents or messages cannot be stored; "" when all is well."""
         return self._trouble or self._deliverer.trouble
 
+    @property
+    def unsaved(self) -> int:
+        """Incidents and applied changes that could not be stored so far: after `stop` they are lost."""
+        with self._guard, self._inbox:
+            return len(self.core.dirty) + len(self._changes) if self._trouble else 0
+
     def incidents(self) -> list[Incident]:
         """What is known, open ones first. The objects are the core's own: read them only."""
         with self._guard:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +15,7 @@ from infradoc.alerts.matchers import Matcher, parse_matcher
 from infradoc.alerts.timing import Timing
 from infradoc.config import Config, ConfigError
 from infradoc.durations import seconds_of
+from infradoc_rules.near import near
 
 KINDS = (
     "webhook", "alertmanager_webhook", "alertmanager", "pagerduty", "cloudevents", "slack", "feishu", "dingtalk",
@@ -106,7 +105,7 @@ class _Reader:
             made,
             group_by=self._choice(data, "group_by", "alerts", ("target", "finding", "incident"), "target"),
             critical_inhibits_warning=self._flag(data, "critical_inhibits_warning", "alerts", False),
-            state=self._path(state) if state else "",
+            state=self._path(state, "alerts.state") if state else "",
             keep=self._seconds(data["keep"], "alerts.keep") if "keep" in data else made.keep,
         )
 
@@ -142,7 +141,8 @@ class _Reader:
             values["rate"] = (self._rate(data["rate"], f"{where}.rate"),)
         if "concurrency" in data:
             values["concurrency"] = self._count(data["concurrency"], f"{where}.concurrency")
-        return self._check(SinkConfig(**{key: self._resolved(key, value) for key, value in values.items()}), where)
+        resolved = {key: self._resolved(key, value, where) for key, value in values.items()}
+        return self._check(SinkConfig(**resolved), where)
 
     def _check(self, sink: SinkConfig, where: str) -> SinkConfig:
         given = [key for key in ("url", "url_env", "url_file") if getattr(sink, key)]
@@ -184,8 +184,8 @@ class _Reader:
             if key in _SECRETS and "sinks." in where:
                 hint = f"Use {_SECRETS[key]}_env (a variable) or {_SECRETS[key]}_file (a file of mode 0600)."
                 raise self._error(f"{where}.{key}", "secrets are not kept in this file", hint)
-            near = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
-            hint = f"Did you mean `{near[0]}`?" if near else f"Valid here: {', '.join(valid)}."
+            meant = near(key, valid)
+            hint = f"Did you mean `{meant}`?" if meant else f"Valid here: {', '.join(valid)}."
             raise self._error(f"{where}.{key}", "unknown key", hint)
 
     def _text(self, data: Mapping[str, Any], key: str, where: str) -> str:
@@ -210,8 +210,8 @@ class _Reader:
     def _choice(self, data: Mapping[str, Any], key: str, where: str, valid: tuple[str, ...], default: str) -> Any:
         value = data.get(key, default)
         if value != default and value not in valid:
-            near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.5)
-            hint = f"Did you mean {near[0]!r}?" if near else ""
+            meant = near(str(value), valid)
+            hint = f"Did you mean {meant!r}?" if meant else ""
             raise self._error(f"{where}.{key}", f"must be one of {', '.join(valid)}, not {value!r}", hint)
         return value
 
@@ -237,13 +237,13 @@ class _Reader:
         except ValueError as error:
             raise self._error(where, str(error)) from error
 
-    def _resolved(self, key: str, value: Any) -> Any:
+    def _resolved(self, key: str, value: Any, where: str) -> Any:
         if key == "secret_file":
-            return tuple(self._path(item) for item in value)
-        return self._path(value) if key.endswith("_file") and value else value
+            return tuple(self._path(item, f"{where}.{key}") for item in value)
+        return self._path(value, f"{where}.{key}") if key.endswith("_file") and value else value
 
-    def _path(self, text: str) -> str:
-        return str((self.config.folder / Path(text).expanduser()).resolve())
+    def _path(self, text: str, where: str) -> str:
+        return str(self.config.path_at(where, text))
 
     def _error(self, place: str, what: str, hint: str = "") -> ConfigError:
         return self.config.error_at(place, what, hint)

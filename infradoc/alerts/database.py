@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -59,6 +60,6 @@ def state_folder(configured: str = "") -> Path:
 class Database(SqliteFile):
     """A connection to the file of a state folder."""
 
-    def __init__(self, folder: Path, *, check: bool = False) -> None:
-        """Open or make the file; `check` reads all of it. Raises StoreError."""
-        super().__init__(folder / FILE_NAME, KIND, check=check)
+    def __init__(self, folder: Path, *, check: bool = False, meanwhile: str = "") -> None:
+        """Open or make the file; `check` reads all of it, `meanwhile` replaces that of `KIND`. Raises StoreError."""
+        super().__init__(folder / FILE_NAME, replace(KIND, meanwhile=meanwhile or KIND.meanwhile), check=check)

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,6 +20,7 @@ from infradoc.alerts.clean import masked
 from infradoc.alerts.config import SinkConfig
 from infradoc.alerts.sinks.base import Answer, Request
 from infradoc.errors import InfradocError
+from infradoc.small_file import open_regular
 
 MOST_BYTES = 64 * 1024
 CONNECT_SECONDS = 3.0
@@ -157,6 +159,8 @@ async def _read(response: httpx.Response) -> bytes:
 
 def _tls(config: SinkConfig) -> ssl.SSLContext:
     try:
+        if config.ca_file:
+            open_regular(Path(config.ca_file)).close()  # OpenSSL would wait for ever for the writer of a pipe
         return ssl.create_default_context(cafile=config.ca_file or None)
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or str(error)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
-
-Lang = Literal["en", "zh"]
 
 WORDS: Mapping[str, Mapping[str, str]] = {
     "en": {

@@ -116,7 +116,7 @@ class LineReader:
         if self.thinned.whole(text):
             self._rest = text[text.rindex("\n") + 1 :]
             return []
-        self.dirty = "\x1b" in text or "\r" in text or "\x00" in text or "[0m" in text
+        self.dirty = "\x1b" in text or "\r" in text or "\x00" in text or "\b" in text or "[0m" in text
         lines = text.split("\n")  # not splitlines: a form feed or U+2028 inside a message ends no line
         self._rest = lines.pop()
         if len(self._rest) > LINE_LIMIT:

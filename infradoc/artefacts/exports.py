@@ -11,8 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infradoc.artefacts.records import record, time_of
+from infradoc_rules.lazy_pattern import lazy
 
 _DEEPEST = 8
+_LOOK = 200  # lines that tell
+_PAYLOAD = ("textPayload:", "jsonPayload:")
+_FILLED = lazy(r"\S")
 _LEAST = 0.5  # of the values of a list must be records, and of a text's lines those of a recording
 _MESSAGE_COLUMNS = ("message", "log", "line", "textpayload", "@message", "_raw", "msg", "content", "body", "log_line")
 _TIME_COLUMNS = ("timestamp", "@timestamp", "time", "date", "_time", "ts", "receivetimestamp", "tsns")
@@ -27,6 +31,8 @@ def exported(lines: Sequence[str]) -> list[str] | None:
     first = next((line.lstrip() for line in lines if line.strip()), "")
     if first[:1] in ("{", "["):
         return _recorded(lines) or _document("\n".join(lines), first)
+    if first.rstrip() == "---" and any(line.startswith(_PAYLOAD) for line in lines[:_LOOK]):
+        return _documents("\n".join(lines))
     if "," in first and any(name in first.lower() for name in _MESSAGE_COLUMNS):
         return _table(lines)
     return None
@@ -35,6 +41,8 @@ def exported(lines: Sequence[str]) -> list[str] | None:
 def _document(text: str, first: str) -> list[str] | None:
     try:
         data = json.loads(text)
+    except json.JSONDecodeError as error:
+        return _in_row(text) if error.msg == "Extra data" and first.strip() == "{" else None
     except (ValueError, RecursionError):
         return None
     if isinstance(data, dict) and any(key in data for key in (*_ANSWERS, *_MANIFESTS)):
@@ -44,6 +52,41 @@ def _document(text: str, first: str) -> list[str] | None:
     if isinstance(data, dict) and record(data) is not None:
         return None  # one record of many: the lines are read one by one
     found = list(_records(data, 0))
+    return _in_order(found) if found else None
+
+
+def _in_row(text: str) -> list[str] | None:
+    """Records of several lines each, one behind the other: `journalctl -o json-pretty`, `jq`."""
+    decoder, at = json.JSONDecoder(), 0
+    found: list[Dated] = []
+    while at < len(text):
+        try:
+            data, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        one = record(data) if isinstance(data, dict) else None
+        if one is None:
+            return None
+        found.append(one)
+        at = _filled(text, end)
+    return _in_order(found) if found else None
+
+
+def _filled(text: str, at: int) -> int:
+    """The place of the next character that is no blank."""
+    found = _FILLED.search(text, at)
+    return found.start() if found is not None else len(text)
+
+
+def _documents(text: str) -> list[str] | None:
+    """Records as `gcloud logging read` prints them: YAML, a document each."""
+    import yaml
+
+    try:
+        rows = list(yaml.load_all(text, Loader=yaml.BaseLoader))
+    except (yaml.YAMLError, RecursionError):
+        return None
+    found = [one for row in rows if isinstance(row, dict) and (one := record(row)) is not None]
     return _in_order(found) if found else None
 
 

@@ -10,16 +10,19 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+from infradoc.artefacts.cut import Cut, cut_of, half_shown, half_told
+from infradoc.artefacts.documents import breaks_off, is_flat
 from infradoc.artefacts.kinds import KINDS
 from infradoc.artefacts.kinds.log import reader_of
 from infradoc.artefacts.model import Artefact, Gathered, Segment
-from infradoc.artefacts.newest_first import oldest_first
+from infradoc.artefacts.newest_first import turned
 from infradoc.artefacts.notes import Notes
 from infradoc.artefacts.open import ArtefactError, Opening, Text
 from infradoc.artefacts.servers import Part, Signs, by_server, has_banner, signs_of
 from infradoc.artefacts.shuffled import in_order
 from infradoc.artefacts.sound import sound_event, sound_facts
 from infradoc.artefacts.split import LOG, split
+from infradoc.artefacts.subfolders import are_incidents, candidates
 from infradoc.artefacts.text import Cleaner
 from infradoc.artefacts.unfold import unfolded
 from infradoc_rules.lazy_pattern import lazy
@@ -60,11 +63,25 @@ def gather(path: Path | None, endings: tuple[str, ...] = ("",)) -> Gathered:
     finally:
         if collecting:
             gc.enable()
-    if not account.parts and not account.held:
+    if not account.parts and not account.held and not opening.notes.counts["cut"]:
         said = [note.text() for note in opening.notes.kept if note.kind != "label"]
         why = said[0] if said else f"{opening.name} holds nothing to read."
         raise ArtefactError(why, "Give logs, launch commands, metrics pages or nvidia-smi output as text.")
-    return account.gathered(opening.name, opening.notes)
+    whole = account.gathered(opening.name, opening.notes)
+    if path is not None and path.is_dir():
+        incidents = _incidents(path, account, endings)
+        whole.servers = incidents or whole.servers
+    return whole
+
+
+def _incidents(root: Path, account: _Account, endings: tuple[str, ...]) -> list[Gathered]:
+    """Each subfolder read by itself, where they are incidents of their own; else none."""
+    folders = candidates(root, list(account.parts.values()))
+    try:
+        found = [gather(folder, endings) for folder in folders]
+    except (ArtefactError, OSError):  # gone meanwhile
+        return []
+    return found if are_incidents(found) else []
 
 
 def segments_of(path: Path) -> list[Segment]:
@@ -103,9 +120,16 @@ class _Account:
         """Split and read one text; small logs wait for `gathered`. False when it holds nothing but blanks."""
         head, rest, size, cleaner = _head(text)
         lines = cleaner.clean(head)
+        cut = cut_of(head, lines)
+        if cut is not None:
+            self.notes.add("cut" if cut.telling(head, lines) else "cut_settings", text.name, width=cut.width)
+            lines = cut.marked(head, lines)
         self._see_year(lines)
         following = next(rest, None)
         streams = cleaner.streams(head) if following is None else []
+        if following is None and (ordered := turned(lines, streams)) is not None:
+            self.notes.add("turned", text.name)
+            lines, streams = ordered, streams[::-1]
         each = _each_of(lines, streams) if streams else {}
         if sum(map(has_banner, each.values())) > 1:
             found = [
@@ -114,16 +138,19 @@ class _Account:
             ]
             return any(found)
         if following is None:
-            if (turned := oldest_first(lines)) is not None:
-                self.notes.add("turned", text.name)
-            return self._take(text.name, text.group, lines if turned is None else turned, size)
+            return self._take(text.name, text.group, lines, size)
         logs = self._take_but_logs(split(text.name, lines), text.group)
-        self._stream(text, logs[0] if logs else Segment(LOG, text.name, 1, []), following, rest, cleaner, len(head))
+        first = logs[0] if logs else Segment(LOG, text.name, 1, [])
+        self._stream(text, first, following, rest, cleaner, len(head), cut)
         return True
 
     def _take(self, source: str, group: str, lines: Sequence[str], size: int, name: str = "") -> bool:
         """Take in the lines of one source."""
         segments = split(source, lines)
+        if [segment.kind for segment in segments] == [LOG] and (broken := breaks_off(lines)) is not None:
+            self.notes.add("json", source, line=broken)
+        if is_flat(lines):
+            self.notes.add("flat", source)
         logs = self._take_but_logs(segments, group)
         for segment in logs:
             self.held.append(_Held(segment, group, self._next(), signs_of(segment.lines, name)))
@@ -134,8 +161,9 @@ class _Account:
 
     def _take_but_logs(self, segments: Sequence[Segment], group: str) -> list[Segment]:
         """Read the segments that are no logs; the others, after they had their say on the engine."""
+        half = self.notes.counts["cut"] and half_shown(segments)
         for segment in segments:
-            if segment.kind != LOG:
+            if segment.kind != LOG and not (half and segment.kind in _ADDED_UP):
                 self._read(segment, group)
         logs = [segment for segment in segments if segment.kind == LOG]
         for segment in logs:
@@ -172,13 +200,15 @@ class _Account:
         rest: Iterator[list[str]],
         cleaner: Cleaner,
         head_lines: int,
+        cut: Cut | None,
     ) -> None:
         """Read a long log batch by batch, as the engine that it is known to be of by now."""
         self._release()
         reader = reader_of(text.name, self._system_of(first), self.year or _ANY_YEAR, self.scanners.get(text.group))
         reader.feed(first.lines or [""] * head_lines)
         for batch in chain([following], rest):
-            reader.feed(cleaner.clean(batch) if text.reader.dirty or not cleaner.plain else batch)
+            lines = cleaner.clean(batch) if text.reader.dirty or not cleaner.plain else batch
+            reader.feed(lines if cut is None else cut.marked(batch, lines))
         self.scanners[text.group] = reader.scanner
         self.parts[self._next()] = Part(text.name, LOG, reader.artefact(), text.group, signs_of(first.lines))
 
@@ -212,6 +242,9 @@ class _Account:
         """All parts together, and where they are of several servers those of each."""
         self._release()
         parts = [self.parts[place] for place in sorted(self.parts)]
+        if notes.counts["cut"] or notes.counts["cut_settings"]:
+            for part in parts:
+                part.artefact.events = [event for event in part.artefact.events if not half_told(event)]
         whole = _joined(name, parts, self.system, notes)
         whole.servers = [
             _joined(_named(some), some, _own_system(some) or self.system, notes) for some in by_server(parts)
@@ -269,6 +302,7 @@ def _weights(lines: Sequence[str]) -> dict[str, float]:
 
 
 _BY_NAME = {kind.name: kind for kind in KINDS}
+_ADDED_UP = frozenset({"metrics", "response"})  # kinds whose numbers say nothing where some are missing
 _ANY_YEAR = 2000  # of stamps without a year when no file names one; a leap year, so that every day exists
 
 

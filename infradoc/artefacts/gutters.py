@@ -37,10 +37,12 @@ def taking_off(pattern: re.Pattern[str]) -> Gutter:
 
 
 _NEARLY = 0.95
+_LEAST_PART = 2  # counted lines, one below the other
 _GREP_FILE = lazy(r"^(?P<name>[\w.~/-]{0,200}[./][A-Za-z][\w.-]{1,100})(?P<mark>[:-])(?P<n>\d{1,8})(?P=mark)")
 _FILE_ONLY = lazy(r"^(?P<name>[\w.~/-]{1,200}\.(?:log|txt|out|err)(?:\.\d{1,3})?):(?!\d+\])")
 _GREP = lazy(r"^(?P<n>\d{1,8})[:-]")
 _COUNTED = lazy(r"^ {0,12}(?P<n>\d{1,8})(?:\t|[│|] ?|: )")
+_COUNTED_PART = lazy(r"^ {0,12}(?P<n>\d{1,8})(?:\t|$)")
 _COLUMN = lazy(r"^ {0,12}(?P<n>\d{1,8})(?: |$)")
 _DIFF_HEAD = lazy(r"^(?:diff --git |index [0-9a-f]{6,}|--- |\+\+\+ |@@ |new file mode|deleted file mode|\\ No newline)")
 _PLUS = lazy(r"^\+(?!-{4}|={4}) ?")
@@ -56,6 +58,8 @@ def gutter(lines: Sequence[str]) -> Gutter | None:
     for pattern, most_jump, least in ((_GREP_FILE, None, 1), (_COUNTED, None, 1), (_GREP, None, 1), (_COLUMN, 1, 2)):
         if _counts(filled, pattern, most_jump, least):
             return taking_off(pattern)
+    if _part(filled):
+        return taking_off(_COUNTED_PART)
     if _named(filled, _FILE_ONLY):
         return taking_off(_FILE_ONLY)
     if _added(filled):
@@ -86,6 +90,14 @@ def _counts(lines: Sequence[str], pattern: re.Pattern[str], most_jump: int | Non
         return True
     rest = [line[match.end() :] for match, line in zip(found, lines, strict=True) if match]
     return sum(1 for text in rest if _NUMBERS_ONLY.match(text)) < 0.5 * len(rest)
+
+
+def _part(lines: Sequence[str]) -> bool:
+    """Whether a part of a page is a file whose lines are counted one by one, with other text above and below it."""
+    found = [(place, int(match["n"])) for place, line in enumerate(lines) if (match := _COUNTED_PART.match(line))]
+    if len(found) < _LEAST_PART or found[0][1] > 1 or not all("\t" in lines[place] for place, _ in found[:2]):
+        return False
+    return all(after[0] - before[0] == 1 == after[1] - before[1] for before, after in pairwise(found))
 
 
 def _names(found: Sequence[re.Match[str] | None]) -> int:

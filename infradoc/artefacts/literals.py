@@ -30,7 +30,6 @@ _BROKEN = lazy(r"\\n|\\r|\n")
 _ANSWER_KEYS = frozenset(
     {"choices", "messages", "prompt", "generated_text", "object", "role", "finish_reason", "log_history"}
 )
-_ASSIGNED = lazy(r"(?:>>> ?|\$ ?|Out\[\d+\]: ?)?[\w.]{1,60} ?(?:[=:] ?|\()[\s(\[{]*(?:[\w.]{1,40}=)?[bBuUrRfF\[{'\"]")
 _OUTPUTS = frozenset({"stdout", "stderr"})
 _LOOKED = 4_000  # characters at the beginning that tell quickly whether a text can be such a thing
 _PRINTED = lazy(

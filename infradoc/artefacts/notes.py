@@ -9,6 +9,11 @@ from infradoc.errors import visible
 
 _SHOWN = 3  # sentences of one kind; then a count
 
+_CUT = (
+    "{name}: lines end at column {width} and what stood behind it is gone; give the full text (the file, not a copy of"
+    " the screen).",
+    "{name}：有的行在第 {width} 列被截断，其后的内容已丢失；请提供完整文本（原始文件，而不是屏幕复制）。",
+)
 TEXTS: dict[str, tuple[str, str]] = {
     "deep": (
         "{name} lies deeper than {limit} folders and was left out.",
@@ -39,6 +44,16 @@ TEXTS: dict[str, tuple[str, str]] = {
     "long": (
         "{name} has lines of more than a million characters ({count}); their ends were cut.",
         "{name} 有 {count} 行超过一百万字符，行尾已截断。",
+    ),
+    "cut": _CUT,
+    "cut_settings": _CUT,
+    "json": (
+        "{name} is JSON with an error at line {line}, and could not be read; give the file as it was written.",
+        "{name} 是 JSON，但第 {line} 行有误，无法读取；请提供原始文件。",
+    ),
+    "flat": (
+        "{name} is YAML without its indentation, which says what belongs to what; give the file itself.",
+        "{name} 是丢失缩进的 YAML，无法判断层级关系；请提供原始文件。",
     ),
     "nested": (
         "{name} is an archive inside archives; unpack it and give its files.",
@@ -107,6 +122,9 @@ _TELLING = frozenset(
         "deep",
         "long",
         "odd",
+        "cut",
+        "json",
+        "flat",
     }
 )
 _MORE = (

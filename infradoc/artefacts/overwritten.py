@@ -33,6 +33,22 @@ def shown(line: str) -> str:
     return "\n".join([*kept[-_MOST_PIECES:], bar] if bar else kept[-_MOST_PIECES:])
 
 
+def rubbed_out(line: str) -> str:
+    """A line with "\\b" as a terminal shows it: what was typed and rubbed out, or printed over, is gone."""
+    cells: list[str] = []
+    at = 0
+    for char in line:
+        if char == "\b":
+            at = max(0, at - 1)
+        elif char == "\r":  # `shown` parts the line there
+            cells.append(char)
+            at = len(cells)
+        else:
+            cells[at : at + 1] = [char]
+            at += 1
+    return "".join(cells)
+
+
 def _is_bar(piece: str) -> bool:
     if _TQDM.search(piece):
         return True

@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 
 from infradoc.artefacts.gutters import Gutter, gutter, hosts, taking_off
 from infradoc.artefacts.literals import printed_line
-from infradoc.artefacts.overwritten import behind_bars, shown
+from infradoc.artefacts.overwritten import behind_bars, rubbed_out, shown
 from infradoc.artefacts.records import message_of
 from infradoc.artefacts.unwrap import Unwrap
 from infradoc_rules.lazy_pattern import lazy
 
 _ANSI = lazy(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)?|[@-_])")
 # The escape character is lost in many pastes: "[1;36m(EngineCore_DP0 pid=1)[0;0m".
+# What moves the cursor rather than colours: blanks that were never printed, and back to the beginning of the line.
+_RIGHT = lazy(r"\x1b\[(\d{0,3})C")
+_TO_START = lazy(r"\x1b\[1?G")
 _BARE_ANSI = lazy(r"(?:\^\[|\\x1b|\\u001b|\\033|#x1B)?\[[0-9]{1,2}(?:;[0-9]{1,3}){0,3}m(?!\])")
 _CONTROL = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
 _ENTITY = lazy(r"&(?:lt|gt|amp|quot|nbsp|apos|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
@@ -25,10 +28,18 @@ _TAG = lazy(
 )
 _QUOTE = lazy(r"^(?:> ?){1,4}(?!>)")
 _FENCE = lazy(r"^\s{0,8}(?:`{3,}|~{3,})\s*[\w+#.-]{0,40}\s*$")
+_EMOJI = lazy(r"^[\u2600-\u27bf\u2b50\u2b55\U0001f300-\U0001faff][\ufe0f\u200d]? *")
 _PROMPT = lazy(r"^(?:\(\w[\w.-]{0,40}\) )?(?:[\w.-]{1,60}@[\w.-]{1,60}:[^\s#$]{0,200}[#$]|\$) (?=\S)")
 _COMPOSE = lazy(r"^(?P<name>[A-Za-z][\w.-]{0,80}?) {0,60}\| ?")
 _POD = lazy(r"^\[(?P<name>pod/[\w./-]{1,200})\] ?")
 _CRI = lazy(r"^(?P<stamp>\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) [FP] ")
+# `aws logs tail` and `logcli` name the stream behind the stamp: its group and id, its labels.
+_STREAM = lazy(
+    r"^(?P<stamp>\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d))"
+    r" (?:\{\w{1,60}=\"[^{}]{0,400}\}|[\w.-]{1,80}(?:/[\w.$\[\]-]{1,80}){1,4}) (?=\S)"
+)
+_CHINESE = lazy(r"[\u2e80-\uffef]")
+_DASH_OF_FLAG = lazy(r"(?<![^\s\"'=(,\[])[\u2013\u2014](?=[A-Za-z])")
 _ESCAPED = 3  # times that a page of a page may have escaped its text
 # Mail programs and word processors put these in place of the plain ones.
 _TYPESET = str.maketrans("\u00a0\u2007\u202f\u2018\u2019\u201c\u201d\u2013", "   ''\"\"-")
@@ -70,6 +81,8 @@ class Cleaner:
             self._take_off(taking_off(_COMPOSE))
         if any(_CRI.match(line) for line in filled):
             self._steps.append(lambda line: _CRI.sub(r"\g<stamp> ", line, count=1))
+        if _share(filled, _STREAM.match) >= 0.9:
+            self._steps.append(lambda line: _STREAM.sub(r"\g<stamp> ", line, count=1))
         if any(line.startswith("{") and message_of(line) is not None for line in filled):
             self._steps.append(_unpacked)
         if any("\\n" in line and "\n" in printed_line(line) for line in filled):
@@ -128,16 +141,27 @@ def _controls(line: str) -> str:
     if line.isascii() and line.isprintable() and "[" not in line:
         return line.rstrip()
     if "\x1b" in line:
-        line = _ANSI.sub("", line)
+        line = _RIGHT.sub(lambda found: " " * int(found[1] or 1), line) if "C" in line else line
+        line = _ANSI.sub("", _TO_START.sub("\r", line) if "G" in line else line)
+    if "\b" in line:
+        line = rubbed_out(line)
     if "\r" in line:
         return "\n".join(_controls(part) for part in shown(line).split("\n"))
     if "m" in line and "[" in line:
         line = _BARE_ANSI.sub("", line)
     line = (line if line.isprintable() else _CONTROL.sub("", line)).rstrip()
     if not line.isascii():
-        plain = line.translate(_TYPESET)
-        line = plain if plain.isascii() else line.replace("\u00a0", " ")
+        line = _plain(line)
     return line
+
+
+def _plain(line: str) -> str:
+    """A line without what word processors and chats put in: typeset quotes and dashes, an emoji in front."""
+    if _CHINESE.search(line):  # its own quotes are meant so
+        line = line.replace("\u00a0", " ")
+    else:
+        line = _DASH_OF_FLAG.sub("--", line).translate(_TYPESET)
+    return _EMOJI.sub("", line, count=1)
 
 
 def _unescape(line: str) -> str:

@@ -1,4 +1,4 @@
-"""A whole text that holds the lines of a log in another form: an export, a program's string, every other line blank."""
+"""A whole text that holds the lines of a log in another form: an export, a mail, a string, numbers between lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from infradoc.artefacts.exports import exported
 from infradoc.artefacts.literals import printed
+from infradoc.artefacts.mailed import decoded, flowed
+from infradoc.artefacts.paged import unnumbered, unreported
 
 _LEAST = 6  # lines of a text that is said to be spaced
 _BLANK = 0.9  # of every other line of one
@@ -13,7 +15,8 @@ _BLANK = 0.9  # of every other line of one
 
 def unfolded(lines: list[str]) -> list[str]:
     """The lines inside such a text, and of any other text its own. Places named in a report count the lines inside."""
-    return exported(lines) or printed(lines) or _closed_up(lines)
+    lines = decoded(lines) or flowed(lines) or unreported(lines) or lines
+    return exported(lines) or printed(lines) or unnumbered(lines) or _closed_up(lines)
 
 
 def _closed_up(lines: list[str]) -> list[str]:

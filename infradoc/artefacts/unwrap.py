@@ -37,7 +37,7 @@ _BEGINS = lazy(
     r"|trtllm-serve |curl -)"
     r"|\{['\"]|\d{1,3}%\||\[\d{1,6}\]\d|\[[A-Z]{2,12}\]|(?:GET|POST|PUT) [h/]|time="
     r"|(?:srv|slot) |(?:llama|ggml|llm|clip|common|sampler|main|system|build|perplexity)\w*\b[^:]{0,40}:\s"
-    r"|[a-z]\w*:\w{3,120}(?:\{\w+=\"| [-+\d])"
+    r"|[a-z]\w*:\w{3,120}(?:\{\w+=\"| [-+\d])|[a-z]\w{3,120}\{\w+=\""
     r"|[\w.-]{1,60}:\d{1,8}:\d{1,8} \[|NCCL version |\[?\d{2,4}[-/]\d\d[-/ T]"
     r"|#\d+ |[A-Z]{2,10}:\s|[\w.-]{1,60}: {0,3}(?:INFO|WARN|ERROR|error)|\.{3}|`{3}|-{3}|<\w)"
 )
@@ -50,6 +50,9 @@ _COMMAND = lazy(
     r"|\S*llama-server|\S*llama-cli|python3? )"
 )
 _ROW = lazy(r"^\s*\S+(?: \S+)*(?: {2,}\S+(?: \S+)*){3,}$")  # columns, at least two blanks apart
+_UNVALUED = lazy(r"[a-z][\w:]{2,120}\{[^{}]*\}$")  # a sample of a page of metrics without its value
+_VALUES = lazy(r"[\d.]{1,24}(?:e[+-]?\d{1,3})?(?: \d{10,16})?$")
+_LIST = lazy(r"\s+(?:- )?[a-z]\w{0,40}: \[\"")  # of YAML, in which no line of a list begins at the margin
 _FLAG = lazy(r"^\s*--?[a-zA-Z]")
 _LAST_FLAG = lazy(r"\s--?[a-zA-Z][\w-]*$")
 
@@ -71,7 +74,7 @@ class Unwrap:
             return self._joined(lines)
         # A launch command may be broken, or one of several things in a paste; a long log holds none below its head.
         head = lines[:_LOOK]
-        told = any(_COMMAND.match(line) or len(line) in _USUAL for line in head)
+        told = any(_COMMAND.match(line) or len(line) in _USUAL or ": [" in line for line in head)
         out = self._joined(head) if told else list(head)
         for start, end in _blocks(head):
             inner = Unwrap(head[start:end])
@@ -132,6 +135,8 @@ def begins(line: str, before: str, between_words: bool = False) -> bool:
     if before[:1] and before[:1] in "|+":  # a row of a table is whole where its last bar is
         return not _open_row(before, line)
     if not take_off(before).message.strip():  # nothing but a prefix: what it belongs to comes now
+        return False
+    if before.endswith("}") and line[:1].isdigit() and _UNVALUED.match(before) and _VALUES.match(line):
         return False
     if _BEGINS.match(line) or (_ROW.match(line) and _ROW.match(before[:_SEEN])):
         return True
@@ -205,6 +210,8 @@ def _command_goes_on(before: str, line: str, whole: str) -> bool:
     """A launch command that was broken once or twice: at a usual width within a word, or at a flag."""
     if len(before) in _USUAL and _FRAGMENT.match(line) and _is_open(whole):
         return not begins(line, whole)
+    if line[:1] in ('"', "'") and _LIST.match(whole) and whole.count("[") > whole.count("]"):
+        return True
     if not _COMMAND.match(whole) or before.endswith(("\\", "^", "`")) or line.startswith(("#", "$")):
         return False
     if _FLAG.match(line) or (_LAST_FLAG.search(before) and not begins(line, whole)):

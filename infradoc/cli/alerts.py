@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
 import json
 import secrets
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from infradoc.cli.args import Parser, lasting
@@ -20,7 +18,6 @@ from infradoc.plurals import counted
 if TYPE_CHECKING:
     from infradoc.alerts.config import AlertsConfig
     from infradoc.alerts.database import Database
-    from infradoc.alerts.matchers import Silence
     from infradoc.alerts.sinks.base import Outcome, Sink
 
 SUMMARY = "Test the sinks, see what is open and unsent, send again, silence."
@@ -28,7 +25,7 @@ HELP = """\
 test     sends a notification that says it is a test, now, and tells what came back
 list     incidents, silences, and per sink: what waits, what was given up, whether it is switched off and why
 replay   queues again what was given up (or one message by its id), and switches on again what was switched off
-silence  add MATCHER... --for 2h | list | expire ID     MATCHER: target=prod, finding=~kv-.*, severity!=critical
+silence  [add] MATCHER... --for 2h | list | expire ID     MATCHER: target=prod, finding=~kv-.*, severity!=critical
 
 Sinks are [alerts.sinks.NAME] tables of infradoc.toml.
 
@@ -65,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _part(parts: Any, name: str, text: str, call: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = parts.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     made.set_defaults(call=call)
     return made
 
@@ -86,7 +83,7 @@ def _config(args: argparse.Namespace) -> tuple[AlertsConfig, Config]:
 def _database(config: AlertsConfig) -> Database:
     from infradoc.alerts.database import Database, state_folder
 
-    return Database(state_folder(config.state))
+    return Database(state_folder(config.state), meanwhile="nothing is changed")  # by a command that ends at once
 
 
 def _test(args: argparse.Namespace) -> int:
@@ -132,10 +129,10 @@ def _send_test(sink: Sink) -> Outcome:
 def _named(config: AlertsConfig, name: str, file: str) -> str:
     if name in config.sinks:
         return name
-    import difflib
+    from infradoc_rules.near import near
 
-    near = difflib.get_close_matches(name, config.sinks, n=1)
-    known = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(config.sinks) or 'none'}."
+    meant = near(name, config.sinks)
+    known = f"Did you mean {meant}?" if meant else f"There are: {', '.join(config.sinks) or 'none'}."
     raise InfradocError(f"{file} names no sink {name!r}.", known)
 
 
@@ -180,103 +177,7 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _silence(args: argparse.Namespace) -> int:
-    verb, *rest = args.words
-    if verb not in ("add", "list", "expire"):
-        verb, rest = "add", args.words
+    from infradoc.cli.alerts_silence import silence
+
     config, loaded = _config(args)
-    database = _database(config)
-    if verb == "list":
-        return _silences(database, args.json)
-    if verb == "expire":
-        return _expire(database, rest)
-    made = _add(database, rest, args)
-    print(visible(f"{made.id} silences {' '.join(map(str, made.matchers))} until {_clock(made.ends)}."))
-    for line in [*_unknown_targets(made, loaded), *_unknown_findings(made)]:
-        print(visible(line), file=sys.stderr)
-    return 0
-
-
-def _unknown_targets(silence: Silence, config: Config) -> list[str]:
-    """A sentence for each target that the file does not name: a misspelt silence mutes nothing, and nobody notices.
-
-    No refusal: `infradoc watch URL` watches targets that no file names.
-    """
-    named = [one.value for one in silence.matchers if one.label == "target" and one.operator == "="]
-    return [
-        f"{config.name} names no target {name!r}; there are: {', '.join(config.targets)}. "
-        f"If that is a slip: infradoc alerts silence expire {silence.id}"
-        for name in named
-        if config.targets and name not in config.targets
-    ]
-
-
-def _unknown_findings(silence: Silence) -> list[str]:
-    """A sentence for each finding, by name or by pattern, that no rule can tell; no refusal, as for targets."""
-    import difflib
-
-    from infradoc_rules.vocabulary import finding_ids
-
-    lines = []
-    for one in silence.matchers:
-        if one.label != "finding" or one.operator not in ("=", "=~"):
-            continue
-        if any(one.matches({"finding": name}) for name in finding_ids()):
-            continue
-        near = difflib.get_close_matches(one.value, finding_ids(), n=1)
-        known = f"did you mean {near[0]}?" if near else "`infradoc rules list` shows them."
-        what = f"There is no finding {one.value!r}" if one.operator == "=" else f"No finding matches {one.value!r}"
-        lines.append(f"{what}; {known} If that is a slip: infradoc alerts silence expire {silence.id}")
-    return lines
-
-
-def _clock(seconds: float) -> str:
-    from infradoc.alerts.words import clock
-
-    return clock(seconds)
-
-
-def _silences(database: Database, as_json: bool) -> int:
-    from infradoc.alerts.records import load_silences
-    from infradoc.cli.alerts_words import silence_lines
-
-    found = [silence.as_dict() for silence in load_silences(database, time.time())]
-    print(json.dumps(found, ensure_ascii=False, indent=2) if as_json else visible("\n".join(silence_lines(found))))
-    return 0
-
-
-def _expire(database: Database, ids: Sequence[str]) -> int:
-    from infradoc.alerts.records import expire_silence
-
-    if not ids:
-        raise InfradocError("Which silence is to end?", "Give the id that `infradoc alerts silence list` shows.")
-    for silence_id in ids:
-        if not expire_silence(database, silence_id, time.time()):
-            raise InfradocError(
-                f"There is no silence {silence_id!r} in force.", "`infradoc alerts silence list` shows them."
-            )
-        print(visible(f"{silence_id} has ended."))
-    return 0
-
-
-def _add(database: Database, texts: Sequence[str], args: argparse.Namespace) -> Silence:
-    from infradoc.alerts.matchers import parse_matcher
-    from infradoc.alerts.records import add_silence
-
-    if not texts:
-        raise InfradocError("What is to be silenced?", "Give matchers, for example target=prod.")
-    if args.seconds is None:
-        raise InfradocError("For how long?", "Add for example --for 2h: every silence ends by itself.")
-    try:
-        matchers = [parse_matcher(text) for text in texts]
-    except ValueError as error:
-        text = str(error)
-        raise InfradocError(f"{text[:1].upper()}{text[1:]}.") from error
-    now = time.time()
-    return add_silence(database, matchers, now, now + args.seconds, args.author or _user(), args.comment)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
+    return silence(args, _database(config), loaded)

@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from importlib import import_module
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from typing import NamedTuple
 
 from infradoc import __version__
@@ -19,6 +19,11 @@ EXIT_USAGE = 2
 EXIT_INTERNAL = 1
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_NO_ROOM = {
+    errno.ENOSPC: "the disk under it is full",
+    errno.EDQUOT: "the quota of the disk under it is used up",
+    errno.EFBIG: "it would be larger than files may be here (`ulimit -f`)",
+}
 
 
 class Command(NamedTuple):
@@ -105,10 +110,14 @@ def help_text() -> str:
 
 
 def _open_streams() -> None:
-    """Give a program that was started with a closed stdout or stderr somewhere to write to."""
+    """Give a program that was started with a closed stdout or stderr somewhere to write to; keep stdout whole."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the program ends)
+    out = sys.stdout
+    if out is sys.__stdout__ and isinstance(out, TextIOWrapper) and isinstance(out.buffer, FileIO):
+        # PYTHONUNBUFFERED, usual in containers: where a disk fills up, what a short write leaves over is lost unseen.
+        sys.stdout = open(out.fileno(), "w", encoding=out.encoding, buffering=1, closefd=False)  # noqa: SIM115
 
 
 def dispatch(argv: list[str]) -> int:
@@ -128,10 +137,11 @@ def dispatch(argv: list[str]) -> int:
         _drop_output()
         return EXIT_BROKEN_PIPE
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
+        if error.errno not in _NO_ROOM:
             return _internal(error)
-        what = "The output" if _drop_output() else "A file"  # of a file that is open, the error tells no name
-        print(f"infradoc: {what} cannot be written: the disk under it is full.", file=sys.stderr)
+        # Of a file that is open the error tells no name, and a stdout that failed once may hold nothing any more.
+        what = "The output" if _drop_output() else str(error.filename or "The output or a file")
+        print(f"infradoc: {visible(what)} cannot be written: {_NO_ROOM[error.errno]}.", file=sys.stderr)
         return EXIT_INTERNAL
     except InfradocError as error:
         print(f"infradoc: {visible(str(error))}", file=sys.stderr)
@@ -181,7 +191,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _nearest(name: str) -> str:
-    import difflib
+    from infradoc_rules.near import near
 
-    near = difflib.get_close_matches(name, commands(), n=1)
-    return f"Did you mean `infradoc {near[0]}`?" if near else "`infradoc --help` lists them."
+    meant = near(name, commands())
+    return f"Did you mean `infradoc {meant}`?" if meant else "`infradoc --help` lists them."

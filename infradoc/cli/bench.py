@@ -22,6 +22,7 @@ from infradoc.load.run import Load, LoadResult, run_load
 from infradoc.load.spec import ClassSpec, LoadSpec, load_spec, parse_class
 from infradoc.load.summary import summarise, table
 from infradoc.plurals import counted
+from infradoc.small_file import open_regular
 from infradoc.sources.credentials import request_headers
 
 SUMMARY = "Send real traffic and measure it at the client."
@@ -65,7 +66,7 @@ def parser() -> Parser:
         "--client-out", type=Path, metavar="FILE", help="append a JSON line per finished request, at once"
     )
     made.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the API key")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     made.add_argument("--ca", type=Path, metavar="FILE", help="certificate authority of an https server")
     return made
 
@@ -177,9 +178,12 @@ def tls_context(url: str, ca: Path | None) -> ssl.SSLContext | None:
     if not url.lower().startswith("https://"):
         return None
     try:
+        if ca:
+            open_regular(ca).close()  # OpenSSL would wait for ever for the writer of a pipe
         return ssl.create_default_context(cafile=str(ca) if ca else None)
     except (OSError, ssl.SSLError) as error:
-        raise InfradocError(f"The certificate authority {ca} cannot be used: {error}.", "Give a PEM file.") from error
+        why = error.strerror or error
+        raise InfradocError(f"The certificate authority {ca} cannot be used: {why}.", "Give a PEM file.") from error
 
 
 def write_json(path: Path, summary: object) -> None:

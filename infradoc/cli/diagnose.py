@@ -28,12 +28,14 @@ SUMMARY = "Find the cause, its evidence and the change that helps."
 HELP = """\
 TARGET is a name from infradoc.toml, the URL of a server or of its /metrics, a recording (folder or .tar.gz), or what
 you have when something broke: a folder, file or archive of logs, launch commands, nvidia-smi output, metrics pages;
-`-` reads a paste from standard input.
+`-` reads a paste from standard input. Several are judged one by one, and so are the incidents of a pile that has a
+folder for each; else one folder is read as one incident, so name the files of different servers apart.
 Exit codes: 0 healthy, 10 warning, 20 critical, 30 cannot tell, 2 usage, 1 internal error; the worst of several.
 
 examples:
   infradoc diagnose http://localhost:8000
   infradoc diagnose incident/ --lang zh
+  infradoc diagnose server-a/ server-b/
   kubectl logs vllm-0 --previous | infradoc diagnose -
 """
 EXIT_USAGE = 2
@@ -60,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--unredacted", action="store_true", help="markdown and html: leave hosts and prompts in")
     made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     made.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the texts")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     return made
 
 

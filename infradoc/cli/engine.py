@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from infradoc.errors import InfradocError
 
-INSTALL = "pip install 'infradoc[engine]'"
+INSTALL = "pip install 'infradoc[engine]' (in a checkout: pip install '.[engine]')"
 NEEDED = ("torch", "starlette", "uvicorn", "tokenizers")
 
 

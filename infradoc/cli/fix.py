@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from argparse import Namespace
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,7 @@ def parser() -> Parser:
     made.add_argument("--settle", type=window, default=60.0, help="longest wait for old requests (default 60s)")
     made.add_argument("--cooldown", type=duration, default=300.0, help="least time between changes of one knob (5m)")
     made.add_argument("--client", type=Path, metavar="FILE", help="client measurements (infradoc bench --client-out)")
-    made.add_argument("--config", metavar="FILE", help="infradoc.toml to use")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of all that is said (default en)")
     made.add_argument("--json", action="store_true", help="the result as JSON on stdout, as --format json")
     made.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
@@ -105,7 +107,13 @@ def apply(args: Namespace, session: Session, plan: Plan, found: list[Finding]) -
     treat_as_interrupt()
     timing = replace(Timing.of(rule.verify), settle_limit=args.settle)
     given = {name: getattr(args, name) for name in ("baseline", "hold") if getattr(args, name) is not None}
-    outcome = session.fixer(replace(timing, **given), tell).run(rule, step, keep=args.keep)
+    began = time.time()
+    try:
+        outcome = session.fixer(replace(timing, **given), tell).run(rule, step, keep=args.keep)
+    except KeyboardInterrupt:  # once more while it was being taken back, or it was to be kept
+        if any(change.open and change.intent.time >= began for change in session.journal.changes(session.url)):
+            tell(say(args.lang, "next_undo", target=args.target))
+        raise
     if not args.json:
         print("\n".join(outcome_lines(outcome, args.lang)))
         print(verdict_line(outcome.verdict, args.lang))
@@ -169,5 +177,6 @@ def narrate(args: Namespace, text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Narration."""
-    print(f"infradoc fix: {text}", file=sys.stderr, flush=True)
+    """Narration. A change that is made is judged to the end, also when nobody listens any more (`2>&1 | head`)."""
+    with suppress(OSError):
+        print(f"infradoc fix: {text}", file=sys.stderr, flush=True)

@@ -7,9 +7,13 @@ from types import FrameType
 
 
 def treat_as_interrupt() -> None:
-    """From now on SIGTERM and SIGHUP raise KeyboardInterrupt in the main thread."""
+    """From now on SIGTERM and SIGHUP raise KeyboardInterrupt in the main thread, unless they were being ignored.
+
+    A program under nohup goes on when its terminal is closed, and a change that it makes stays under judgement.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _raise)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

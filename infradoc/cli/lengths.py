@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--kv-pool-tokens", type=_tokens, metavar="N", help="tokens that the KV pool holds, likewise")
     made.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
     made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     return made
 
 

@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-o", "--out", required=True, type=Path, metavar="FILE", help="folder or .tar.gz to write")
     made.add_argument("--for", dest="seconds", type=window, metavar="2m", help="how long (default: until Ctrl-C)")
     made.add_argument("--every", type=duration, default=1.0, metavar="1s", help="sampling period (default 1s)")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     return made
 
 

@@ -19,8 +19,12 @@ from infradoc_rules.schema import Rule
 SUMMARY = "Show, check and test the catalog of rules."
 HELP = """\
 lint and test leave with 1 when something is wrong. PATH is a folder of rules; the packaged ones by default.
-test --cases DIR diagnoses labelled incidents instead: a folder each, with its artefacts and a label.yaml (expect,
-also_ok, forbid, fix); a line for each case that falls short, then the shares. --write FILE keeps them as a table.
+test --cases DIR diagnoses labelled incidents instead: in DIR a folder each, with its files and a label.yaml; a line for
+each case that falls short, then the shares. --write FILE keeps them as a table. A label.yaml (only expect is needed):
+  expect: [oom-no-kv-blocks]                  ids of `infradoc rules list`, or healthy
+  also_ok: []                                 ids that are no mistake
+  forbid: [oom-weights-do-not-fit]            ids that would mislead
+  fix: {gpu_memory_utilization: increase}     the change that mended it
 
 examples:
   infradoc rules list --lang zh

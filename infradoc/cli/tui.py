@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--hold", type=window, metavar="20s", help="measure so long after it")
     made.add_argument("--export-dir", type=Path, default=Path(), metavar="DIR", help="where `e` writes (default: here)")
     made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the texts")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     return made
 
 

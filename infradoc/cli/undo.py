@@ -47,7 +47,7 @@ def parser() -> Parser:
     made.add_argument("--change", metavar="ID", help="this change instead of the last one")
     made.add_argument("--yes", action="store_true", help="do not ask, where no TARGET and no --change says which")
     made.add_argument("--list", action="store_true", help="show all changes in the journal")
-    made.add_argument("--config", metavar="FILE", help="infradoc.toml to use")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     made.add_argument("--lang", choices=("en", "zh"), default="en", help="language of all that is said (default en)")
     return made
 

@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from infradoc.catalog import load_rules
@@ -46,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--listen", metavar="HOST:PORT", help="where to serve its own pages; off for nowhere")
     made.add_argument("--lang", choices=LANGUAGES, help="language of the texts")
     made.add_argument("--json", action="store_true", help="say what happens as JSON lines")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: infradoc.toml here, then the user's)")
+    made.add_argument("--config", metavar="FILE", help="default: infradoc.toml here, then in ~/.config/infradoc")
     made.add_argument("--history", type=duration, metavar="24h", help="only print what was found and changed since")
     made.add_argument("--unit", action="store_true", help="only print a systemd unit for this installation")
     return made
@@ -119,8 +118,8 @@ def _history(config: Config) -> History:
     from infradoc.alerts.database import state_folder
 
     named = config.watch.get("history")
-    path = config.folder / Path(str(named)).expanduser() if named else state_folder(alerts_config(config).state)
-    path = path if named else path / HISTORY_NAME
+    folder = state_folder(alerts_config(config).state)
+    path = config.path_at("watch.history", str(named)) if named else folder / HISTORY_NAME
     if not path.is_file():
         raise InfradocError(f"There is no history at {path}.", "It is written while `infradoc watch` runs.")
     return History(path, float("inf"))

@@ -1,4 +1,4 @@
-"""Child processes of the demo: the engine and the load. Whatever happens, none of them is left behind."""
+"""Child processes of the demo: the engine and the load. Whatever happens, none is left behind (see `child` too)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Child:
     """One process in a session of its own, so that its workers can be stopped with it."""
 
     def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, "-P", "-m", "infradoc", *argv]
+        command = [sys.executable, "-P", "-m", "infradoc.demo.child", *argv]
         self.name = name
         self._process = subprocess.Popen(
             command,

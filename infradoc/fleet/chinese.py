@@ -89,7 +89,7 @@ TROUBLES: Mapping[str, str] = {
     "Did the engine switch metrics off?": "引擎是否关闭了指标？",
     # secrets
     "The variable {env}, which holds the {what}, is not set.": "保存{what}的变量 {env} 没有设置。",
-    "Export {env} first.": "请先导出 {env}。",
+    "Export it first.": "请先导出它。",
     "The {what} file {file} is empty.": "{what}文件 {file} 是空的。",
     "Write the secret into it.": "请把密钥写入其中。",
     "The {what} file {file} cannot be read: {why}.": "{what}文件 {file} 无法读取：{why}。",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from infradoc.errors import InfradocError
 from infradoc.small_file import read_small
+from infradoc_rules.near import near
 
 Kind = Literal["chat", "completion", "tokenize"]
 KINDS: tuple[Kind, ...] = ("chat", "completion", "tokenize")
@@ -113,7 +113,7 @@ def class_from(name: str, values: Mapping[str, object]) -> ClassSpec:
     built: dict[str, Any] = {}
     for key, value in values.items():
         if key not in known:
-            raise InfradocError(f"Request class {name}: {key!r} is not a key{nearest(key, known)}.", EXAMPLE)
+            raise InfradocError(f"Request class {name}: {key!r} is not a key{_did_you_mean(key, known)}.", EXAMPLE)
         built[key] = convert(key, value, f"{key} of request class {name}")
         largest = built[key].high if isinstance(built[key], Span) else built[key]
         if key in MOST and largest > MOST[key]:
@@ -189,7 +189,9 @@ def spec_from(data: object) -> LoadSpec:
     known = ["seed", "duration", "warmup", "timeout", "class"]
     for key in data:
         if key not in known:
-            raise InfradocError(f"{key!r} is not a key{nearest(str(key), known)}.", f"Keys are {', '.join(known)}.")
+            raise InfradocError(
+                f"{key!r} is not a key{_did_you_mean(str(key), known)}.", f"Keys are {', '.join(known)}."
+            )
     classes = []
     for name, values in data["class"].items():
         if not isinstance(values, dict):
@@ -204,7 +206,7 @@ def spec_from(data: object) -> LoadSpec:
     return LoadSpec(tuple(classes), seed=seed, **numbers)
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
     """ ", did you mean x" for an error text, or nothing."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean {close[0]}" if close else ""
+    meant = near(word, known)
+    return f", did you mean {meant}" if meant else ""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from infradoc.config import Config, TargetConfig
 from infradoc.errors import InfradocError
+from infradoc.paths import why, written_path
 from infradoc.signals.store import Store
 from infradoc.sources.archive import is_archive
 from infradoc.sources.base import Source
+from infradoc_rules.near import near
 
 _HOST_PORT = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/\S*)?")
 
@@ -46,11 +46,17 @@ class Target:
 
 
 def is_recording(spec: str, config: Config) -> bool:
-    """Whether TARGET names a folder or file rather than a server; names of the configuration come first."""
+    """Whether TARGET names a folder or file rather than a server; names of the configuration come first.
+
+    Raises TargetError for a path that cannot be looked at.
+    """
     if not spec.strip() or spec in config.targets or "://" in spec:  # an empty text would be this folder
         return False
-    path = Path(spec).expanduser()
-    return path.exists() or is_archive(path) or (spec.startswith((".", "/", "~")))
+    try:
+        path = written_path(spec)
+        return path.exists() or is_archive(path) or spec.startswith((".", "/", "~"))
+    except (OSError, ValueError) as error:  # the home of nobody, a folder that may not be searched
+        raise TargetError(f"{spec[:200]!r} is no usable path: {why(error)}.", "Check it.") from error
 
 
 def target_config(spec: str, config: Config) -> TargetConfig:
@@ -97,8 +103,8 @@ def _check_system(spec: str, config: TargetConfig) -> None:
     from infradoc_rules.maps import SYSTEMS
 
     if config.system and config.system not in SYSTEMS:
-        near = difflib.get_close_matches(config.system, SYSTEMS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(SYSTEMS)}."
+        meant = near(config.system, SYSTEMS)
+        hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(SYSTEMS)}."
         message = f"The configuration of {spec} has system = {config.system!r}, which is no known engine."
         raise TargetError(message, hint)
 
@@ -115,9 +121,9 @@ def same_server(one: str, other: str) -> bool:
 
 
 def _hint(spec: str, config: Config) -> str:
-    near = difflib.get_close_matches(spec, config.targets, n=1)
-    if near:
-        return f"Did you mean {near[0]!r}?"
+    meant = near(spec, config.targets)
+    if meant:
+        return f"Did you mean {meant!r}?"
     where = (
         f"{config.path} knows {', '.join(config.targets)}" if config.targets else "there is no infradoc.toml with it"
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from infradoc.model import Reading
 from infradoc.signals.store import Store
-from infradoc_rules.engine import BREAKS
+from infradoc_rules.fatal import END_SERVICE
 from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.model import Event
 from infradoc_rules.summaries import summarise
@@ -41,7 +41,7 @@ class Incidents:
             elif reading.events:
                 self._events.extend(reading.events)
                 self._stale = True
-                if any(event.name in BREAKS for event in reading.events):
+                if any(event.name in END_SERVICE for event in reading.events):
                     self._broke = now
 
     def frame(self, store: Store, now: float) -> MemoryFrame | None:

@@ -20,7 +20,7 @@ from infradoc.remediation.admin import (
     EngineState,
     KnobState,
 )
-from infradoc.remediation.journal import NEVER_SENT, ChangeRecord, Entry, Journal, intent
+from infradoc.remediation.journal import NEVER_SENT, ChangeRecord, Entry, Journal, JournalError, intent
 from infradoc.remediation.words import say
 from infradoc_rules.model import Value
 
@@ -74,7 +74,13 @@ def apply(
         raise
     except AdminError as error:
         state = after_error(admin, journal, entry, error, lang)
-    return Applied(journal.follow(as_taken(entry, state), "applied"), action, state)
+    try:
+        entry = journal.follow(as_taken(entry, state), "applied")
+    except JournalError:  # the disk filled up in between: what cannot be told must not stay
+        restore(admin, {name: old for name, old, _ in entry.moves}, state)
+        admin.release()
+        raise
+    return Applied(entry, action, state)
 
 
 def as_taken(entry: Entry, state: EngineState) -> Entry:
@@ -140,11 +146,16 @@ def take_back(admin: AdminClient, journal: Journal, change: ChangeRecord, lang: 
     if not back:
         journal.follow(entry, "undone", NEVER_SENT if entry.kind == "intent" else "was not in force")
         return say(lang, "back_already", values=told_values(entry, lang))
-    journal.follow(entry, "undo_intent")
+    unwritten = ""  # a disk that is full now must not keep the change in force; a later `undo` closes it
+    try:
+        journal.follow(entry, "undo_intent")
+    except JournalError as error:
+        unwritten = str(error)
     restore(admin, back, state)
-    journal.follow(entry, "undone")
+    if not unwritten:
+        journal.follow(entry, "undone")
     admin.release()
-    return say(lang, "back_again", values=told_values(entry, lang))
+    return f"{say(lang, 'back_again', values=told_values(entry, lang))} {unwritten}".strip()
 
 
 def values_to_restore(entry: Entry, state: EngineState, lang: str = "en") -> dict[str, Value | None]:

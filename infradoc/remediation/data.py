@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infradoc.model import Plan
+from infradoc.remediation.neighbours import Neighbours
 from infradoc.remediation.plan import is_drain, is_live, loser
 from infradoc.remediation.run import Outcome
 from infradoc.remediation.table import latency_rows
@@ -36,6 +37,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
             "before": [round(outcome.before.begin, 3), round(outcome.before.end, 3)],
             "after": [round(outcome.after.begin, 3), round(outcome.after.end, 3)],
         },
+        "other_programs": neighbours_json(outcome.neighbours),
         "checks": [
             {
                 "name": check.name,
@@ -53,6 +55,17 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
             for name, one, two in latency_rows(outcome.before, outcome.after)
         ],
     }
+
+
+def neighbours_json(neighbours: Neighbours | None) -> dict[str, Any] | None:
+    """What others took of the machine, in cores; `waited` is the share of the time in which a task waited for one."""
+    if neighbours is None:
+        return None
+    found: dict[str, Any] = {"cores": neighbours.after.cores, "moved": neighbours.moved}
+    for name, use in (("before", neighbours.before), ("after", neighbours.after)):
+        waited = None if use.waited is None else round(use.waited, 4)
+        found[name] = {"cores": round(use.others, 3), "waited": waited}
+    return found
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

@@ -116,7 +116,8 @@ class Journal:
                 os.write(handle, b"\n" + line if torn else line)
                 os.fsync(handle)
         except OSError as error:
-            message = f"The journal {self.path} cannot be written: {error.strerror}; nothing was changed."
+            nothing = "; nothing was changed" if entry.kind == "intent" else ""  # all else is about what was
+            message = f"The journal {self.path} cannot be written: {error.strerror}{nothing}."
             raise JournalError(message, "Free the disk or set INFRADOC_STATE_DIR.") from error
 
     @contextmanager

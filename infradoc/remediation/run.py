@@ -16,8 +16,10 @@ from infradoc.remediation.admin import AdminClient, AdminError
 from infradoc.remediation.change import Applied, UndoError, apply, take_back
 from infradoc.remediation.client_log import ClientLog
 from infradoc.remediation.hold import HoldJudge
-from infradoc.remediation.journal import Journal
+from infradoc.remediation.journal import Journal, JournalError
 from infradoc.remediation.measure import ClientMeasured, Measured, ServerMeasured
+from infradoc.remediation.neighbours import Neighbours
+from infradoc.remediation.own_processes import MachineWatch
 from infradoc.remediation.plan import is_order
 from infradoc.remediation.process import started_at
 from infradoc.remediation.verify import Case, judge
@@ -68,7 +70,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a fix. `applied` is None for a control run; `note` says what happened to the change afterwards."""
+    """What came of a fix. `applied` is None for a control run; `note` says what happened to the change afterwards.
+
+    `neighbours`: what other programs took of the machine; None where that cannot be told.
+    """
 
     verdict: Verdict
     before: Measured
@@ -78,6 +83,7 @@ class Outcome:
     settled: bool
     undone: bool
     note: str
+    neighbours: Neighbours | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Fixer:
         self._lang = lang
         self._stage = on_stage or (lambda stage: None)
         self._frame: SignalFrame | None = None
+        self._machine = MachineWatch()
         self._silent = 0  # looks in a row at which the rule said nothing
 
     def run(self, rule: Rule, step: PlanStep | None, *, keep: bool = False) -> Outcome:
@@ -130,8 +137,8 @@ class Fixer:
         begin, end, alone = self._baseline(rule, step)
         self._stage(Stage("stage_change"))
         applied = self._apply(step) if step is not None else None
-        self._say("took", what=told(applied, self._lang), seconds=f"{time.time() - end:.1f}")
-        try:
+        try:  # from here on: whom it is told may be gone as well
+            self._say("took", what=told(applied, self._lang), seconds=f"{time.time() - end:.1f}")
             return self._after(rule, applied, (begin, end), keep, alone)
         except BaseException:
             if applied is not None and not keep:
@@ -189,9 +196,10 @@ class Fixer:
         self._wait_for_old(self._timing.tail_limit, rule)
         before, after = self._measured(*baseline), self._measured(hold_begin, hold_end)
         quiet = hold.quiet(looks[-1].state if looks else None)
-        verdict = judge(Case(before, after, quiet, rule.id, rule.verify, alone, self._lang))
+        others = Neighbours.of(self._machine.use(*baseline), self._machine.use(hold_begin, hold_end))
+        verdict = judge(Case(before, after, quiet, rule.id, rule.verify, alone, self._lang, others))
         undone, note = self._conclude(verdict, applied, keep)
-        return Outcome(verdict, before, after, applied, settle_seconds, settled, undone, note)
+        return Outcome(verdict, before, after, applied, settle_seconds, settled, undone, note, others)
 
     def _is_quiet(self) -> bool:
         """Whether the rule has been silent for the last looks."""
@@ -201,7 +209,10 @@ class Fixer:
         """Journal the verdict and take the change back when it is not better."""
         if applied is None:
             return False, say(self._lang, "no_change")
-        self._journal.follow(applied.entry, "verdict", verdict.verdict)
+        try:
+            self._journal.follow(applied.entry, "verdict", verdict.verdict)
+        except JournalError as error:  # a full disk: the verdict stands, and is acted on
+            self._tell(str(error))
         if verdict.verdict == "fixed" or keep:
             self._admin.release()
             if applied.action.call:
@@ -241,6 +252,7 @@ class Fixer:
             now = time.time()
             tick = self._watcher.tick(now)
             self._frame = tick.frame
+            self._machine.look(tick.frame)
             looks.append(Look(now, tick.results.by_id[rule.id].state))
             self._silent = 0 if looks[-1].state in ("firing", "pending", "unknown") else self._silent + 1
             if hold is not None:
@@ -250,6 +262,7 @@ class Fixer:
             due = max(due + self._timing.period, time.monotonic())
             if due >= end:
                 time.sleep(max(0.0, end - time.monotonic()))
+                self._machine.look(tick.frame)  # the last second counts too
                 return looks
             time.sleep(max(0.0, due - time.monotonic()))
 

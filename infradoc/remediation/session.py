@@ -113,9 +113,10 @@ class Session:
             elapsed = time.monotonic() - begin
             if on_look is not None:
                 on_look(elapsed)
-            if more is None and any(only is None or finding.id == only for finding in tick.findings):
+            seen = any(only is None or finding.id == only for finding in tick.findings)
+            if more is None and seen:
                 more = AFTER_FIRST_FINDING
-            if (more == 0 and sized) or elapsed >= seconds:
+            if (more == 0 and sized and seen) or elapsed >= seconds:  # one that comes and goes is waited for
                 break
             more = None if more is None else max(0, more - 1)
             time.sleep(max(0.0, min(1.0, seconds - elapsed)))

@@ -9,6 +9,7 @@ from unicodedata import east_asian_width
 from infradoc.load.stats import percentile, shown
 from infradoc.model import Plan, PlanStep, Verdict
 from infradoc.remediation.measure import CLIENT_LATENCIES, ClientMeasured, Measured, Quantity
+from infradoc.remediation.neighbours import Neighbours
 from infradoc.remediation.plan import is_drain, is_live, is_order, loser
 from infradoc.remediation.run import Outcome
 from infradoc.remediation.words import LATENCIES as CALLED
@@ -91,8 +92,10 @@ def plain(value: object, lang: str = "en") -> str:
     return say(lang, "unset") if value is None else str(value)
 
 
-def compare_lines(before: Measured, after: Measured, lang: str = "en") -> list[str]:
-    """The before/after table of two windows."""
+def compare_lines(
+    before: Measured, after: Measured, lang: str = "en", neighbours: Neighbours | None = None
+) -> list[str]:
+    """The before/after table of two windows, with what other programs took where that is known."""
     if not before.load() and not after.load():
         return [say(lang, "no_load")]
     spans = [f"{window.end - window.begin:.0f}" for window in (before, after)]
@@ -105,9 +108,18 @@ def compare_lines(before: Measured, after: Measured, lang: str = "en") -> list[s
     rows.append(shares_row(lang, "failed_requests", before.errors(), after.errors()))
     if before.cut_prompts()[0] or after.cut_prompts()[0]:
         rows.append(shares_row(lang, "cut_prompts", before.cut_prompts(), after.cut_prompts()))
+    if neighbours is not None:
+        rows.append(neighbours_row(lang, neighbours))
     width = max(cell_len(row[0]) for row in rows)
     head = say(lang, "at_client" if after.source == "client" else "by_server")
     return [head] + [f"  {padded(name, width)}  {flush(one)}  {flush(two)}" for name, one, two in rows]
+
+
+def neighbours_row(lang: str, neighbours: Neighbours) -> Row:
+    """Cores that other programs took, before and after."""
+    uses = (neighbours.before, neighbours.after)
+    texts = [say(lang, "of_cores", count=f"{use.others:.2f}", total=use.cores) for use in uses]
+    return say(lang, "other_programs"), texts[0], texts[1]
 
 
 def shares_row(lang: str, key: str, before: tuple[int, int], after: tuple[int, int]) -> Row:
@@ -200,7 +212,7 @@ def outcome_lines(outcome: Outcome, lang: str = "en") -> list[str]:
     The reason and the note are in the language that the fix was run in.
     """
     lines = told_lines(outcome, lang)
-    lines += compare_lines(outcome.before, outcome.after, lang)
+    lines += compare_lines(outcome.before, outcome.after, lang, outcome.neighbours)
     lines += [say(lang, "checks"), *check_lines(outcome.verdict, lang)]
     return [*lines, f"  {outcome.verdict.reason}", f"  {outcome.note}"]
 

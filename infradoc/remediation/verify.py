@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from infradoc.model import Check, Verdict, VerdictName
 from infradoc.remediation.measure import LoadShape, Measured, Quantity
+from infradoc.remediation.neighbours import Neighbours, others_took, rests_on_speed
 from infradoc.remediation.words import check_text, say
 from infradoc_rules.model import Value
 from infradoc_rules.schema import Verify, VerifyMetric
@@ -22,6 +23,7 @@ CLEAR_LOSS = 0.7  # of throughput
 CLEARLY_SLOWER = 1.5  # of a named latency up to the 90th percentile; higher ones are too noisy in short windows
 ERRORS_UP = 0.05
 MIN_SAMPLES = 5
+THROUGHPUTS = ("tokens/s", "documents/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Case:
     verify: Verify
     alone: bool = False  # something done once on an engine without load: there is nothing to compare
     lang: str = "en"  # of the reason; names of checks are the same in every language
+    neighbours: Neighbours | None = None  # what others took of the machine, where that can be told
 
 
 def judge(case: Case) -> Verdict:
@@ -44,9 +47,11 @@ def judge(case: Case) -> Verdict:
     checks = (rule_check(case), *metric_checks(case), *throughput_checks(case), error_check(case), *cut_checks(case))
     facts: dict[str, Value] = {"measured_at": case.after.source, "rule": case.rule}
     difference = load_difference(case.before.load(), case.after.load(), case.lang)
+    others = case.neighbours if case.neighbours is not None and case.neighbours.moved else None
     if difference is not None:
-        return Verdict("inconclusive", checks, difference, facts)
-    name, reason = conclude(case, checks)
+        told = [] if others is None else [others_took(others, case.lang)]
+        return Verdict("inconclusive", checks, sentences([difference, *told], case.lang), facts)
+    name, reason = conclude(case, checks) if others is None else conclude_beside(case, checks, others)
     if case.after.source == "server":
         reason += say(case.lang, "server_only")
     return Verdict(name, checks, reason, facts)
@@ -77,6 +82,32 @@ def conclude(case: Case, checks: tuple[Check, ...]) -> tuple[VerdictName, str]:
     if unknown:
         return "inconclusive", say(case.lang, "too_few", checks=joined(unknown, case.lang))
     return "fixed", say(case.lang, "all_met")
+
+
+def conclude_beside(case: Case, checks: tuple[Check, ...], others: Neighbours) -> tuple[VerdictName, str]:
+    """Name and reason where others took much more or less of the machine in one of the windows.
+
+    Only what speed does not decide is weighed: shares of errors and cut answers, and where the rule names nothing but
+    counts and states, those and the rule itself. Such a fix also needs its throughput to be within the bound.
+    """
+    told = others_took(others, case.lang)
+    by_speed = rests_on_speed(case.verify)
+    weighed = tuple(check for check in checks if is_share(check) or not (by_speed or check.name in THROUGHPUTS))
+    name, reason = conclude(case, weighed)
+    within = all(check.passed for check in checks if check.name in THROUGHPUTS)
+    if (by_speed and name != "worse") or (name == "fixed" and not within):
+        return "inconclusive", told + say(case.lang, "run_again")
+    return name, sentences([reason, told], case.lang)
+
+
+def is_share(check: Check) -> bool:
+    """Whether this is a share of requests: of errors or of cut answers."""
+    return check.name.startswith("share of ")
+
+
+def sentences(texts: Sequence[str], lang: str) -> str:
+    """Sentences in a row; Chinese ones stand without a space."""
+    return ("" if lang == "zh" else " ").join(texts)
 
 
 def joined(names: Sequence[str], lang: str) -> str:
@@ -178,7 +209,7 @@ def clear_losses(case: Case, checks: tuple[Check, ...]) -> list[str]:
             continue
         metric = metrics.get(check.name)
         loss = min(CLEAR_LOSS, case.verify.throughput_at_least)  # a rule may say that its fix costs more
-        if check.name in ("tokens/s", "documents/s") and steady and check.after < loss * check.before:
+        if check.name in THROUGHPUTS and steady and check.after < loss * check.before:
             found.append(moved(case, "fell", check_text(case.lang, check.name), check, ".3g"))
         elif check.name.startswith("share of errors") and check.after > check.before + ERRORS_UP:
             found.append(moved(case, "rose", say(case.lang, "errors"), check, ".1%"))

@@ -247,6 +247,13 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "mean max_tokens {before} before and {after} after",
         "平均 max_tokens 更改前为 {before}，更改后为 {after}",
     ),
+    "other_programs": ("other programs", "其他程序"),
+    "of_cores": ("{count} of {total} cores", "{total} 核中的 {count}"),
+    "others_took": (
+        "Other programs took {before} of {cores} cores before and {after} after, so speeds cannot be compared.",
+        "本机其他程序在更改前占用 {cores} 个核中的 {before} 个，更改后占用 {after} 个，因此速度无法比较。",
+    ),
+    "run_again": (" Run it again when the machine is quiet.", "请在机器空闲时重新运行。"),
     # what the engine gave back
     "given_back": ("given back: {n} leaked blocks, the oldest first", "收回泄漏的块：{n} 个，最早的在前"),
     "block": (

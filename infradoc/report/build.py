@@ -17,7 +17,7 @@ from infradoc.report.quoting import quoted
 from infradoc.report.words import words
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.considered import considered
-from infradoc_rules.engine import BREAKS
+from infradoc_rules.fatal import END_SERVICE
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.model import Action, Change, Event, Evidence, Finding, SignalFrame, Value
 
@@ -99,7 +99,7 @@ def build_report(seen: Observation, lang: str = "en") -> Report:
 def _broken(frame: StoreFrame) -> Event | None:
     """The first thing that the target's log says broke; a server that logs this is not called healthy."""
     events = frame.incident.events if frame.incident is not None else ()
-    return next((event for event in events if event.name in BREAKS), None)
+    return next((event for event in events if event.name in END_SERVICE), None)
 
 
 def _set_aside(seen: Observation, findings: Sequence[Finding], lang: str) -> Sequence[Considered]:

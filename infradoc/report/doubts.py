@@ -8,6 +8,7 @@ from infradoc.report.artefact_words import artefact_words
 from infradoc.report.quoting import quoted
 from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.summaries.start import SERVING
 from infradoc_rules.values import number
 
 # What may stand in a log of a server that never came up, or in a file beside it.
@@ -35,9 +36,7 @@ _IDLE = frozenset(
         "model_format",
     }
 )
-_AT_WORK = frozenset(
-    {"engine_ready", "stats_line", "step_line", "request_finished", "train_step", "slot_released", "bench_result"}
-)
+_AT_WORK = SERVING | {"slot_released", "bench_result"}
 _STARTING = frozenset(
     {"launched", "model_loaded", "memory_account", "kv_budget", "kv_allocated", "graph_capture", "engine_initialised"}
 )

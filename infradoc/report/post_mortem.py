@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from infradoc.artefacts.gather import gather
 from infradoc.artefacts.model import Gathered
-from infradoc.report.artefact_words import artefact_words
 from infradoc.report.asides import changed_part, considered_part
 from infradoc.report.build import finding_part, status_of
-from infradoc.report.doubts import doubts
+from infradoc.report.left_open import LeftOpen
 from infradoc.report.model import SCHEMA, Report
-from infradoc.report.refused import refusals, refused
 from infradoc.report.several import joined
-from infradoc.report.unexplained import unexplained_failure, unexplained_lines
 from infradoc.sources.secrets import clean_report
 from infradoc_rules.catalog import Catalog
 from infradoc_rules.considered import considered
@@ -27,7 +24,7 @@ from infradoc_rules.frame import MemoryFrame
 from infradoc_rules.lifecycle import RuleStates
 from infradoc_rules.maps import SYSTEMS as MAPPED
 from infradoc_rules.maps import load_map
-from infradoc_rules.model import SEVERITY_RANK, Event, Finding, Series
+from infradoc_rules.model import Series
 from infradoc_rules.schema import Rule
 from infradoc_rules.summaries import summarise
 from infradoc_rules.summaries.changed import changes
@@ -80,15 +77,12 @@ def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
     past = Catalog(tuple(replace(rule, live=None) for rule in catalog.rules))
     results = _both(evaluate_rules(past, frame, RuleStates(), lang), _on_scrapes(gathered, frame, catalog, lang))
     found = findings(results)
-    unexplained = None if _told(found) else unexplained_failure(frame.events, frame.facts)
-    understood = _understood(gathered, frame) and bool(results.checked) and unexplained is None
-    doubted = _doubted(gathered, frame, found, unexplained, lang)
-    understood = understood and not refusals(frame.events) and not doubted
+    left_open = LeftOpen.of(gathered, frame, results, found, lang)
     version = frame.facts.get("target.version")
     vitals = _vitals(frame)
     report: Report = {
         "schema": SCHEMA,
-        "status": status_of(found, understood),
+        "status": status_of(found, left_open.understood),
         "target": {
             "name": gathered.name,
             "system": gathered.system,
@@ -97,11 +91,7 @@ def judge(gathered: Gathered, catalog: Catalog, lang: str = "en") -> Report:
         "vitals": vitals,
         "findings": [finding_part(finding, frame) for finding in found],
         "checked": list(results.checked),
-        "not_visible": [
-            *gathered.notes.sentences(lang),
-            *doubted,
-            *_not_visible(gathered, frame, results, unexplained, vitals, found, lang),
-        ],
+        "not_visible": list(left_open.sentences(vitals)),
         "unparsed_lines": gathered.unparsed,
         "considered": considered_part(considered(found, _weighed(results, catalog), frame, lang)),
         "changed": changed_part(changes(gathered.events, gathered.stated)),
@@ -164,57 +154,6 @@ def _better(past: RuleResult, live: RuleResult | None) -> RuleResult:
     if live is None or past.finding is not None or live.state == "unknown":
         return past
     return live if live.finding is not None or past.state == "unknown" else past
-
-
-def _understood(gathered: Gathered, frame: MemoryFrame) -> bool:
-    """Silence means health only where something that ran was understood and nothing telling stayed unread.
-
-    A launch command alone says nothing of it.
-    """
-    ran = any(event.name != "flag_refused" for event in frame.events)
-    return (bool(gathered.series) or ran) and not gathered.notes.gaps
-
-
-def _doubted(
-    gathered: Gathered, frame: MemoryFrame, found: Sequence[Finding], unexplained: Event | None, lang: str
-) -> list[str]:
-    """Why it cannot be called healthy, where neither a finding nor a failure nor a refused flag says so already."""
-    if _told(found) or unexplained is not None or refusals(frame.events):
-        return []
-    return doubts(frame.events, frame.facts, bool(gathered.series), lang)
-
-
-def _told(found: Sequence[Finding]) -> bool:
-    return any(SEVERITY_RANK[finding.severity] >= 1 for finding in found)
-
-
-def _not_visible(
-    gathered: Gathered,
-    frame: MemoryFrame,
-    results: RuleResults,
-    unexplained: Event | None,
-    vitals: dict[str, float | None],
-    found: Sequence[Finding],
-    lang: str,
-) -> Iterator[str]:
-    say = artefact_words(lang)
-    kinds = {kind for _, kind in gathered.kinds}
-    yield from refused(frame.events, frame.facts, gathered.system, lang)
-    if unexplained is not None and not refusals(frame.events):
-        yield from unexplained_lines(unexplained, frame.events, frame.facts, lang)
-    if not frame.events and not gathered.series:
-        yield say["not_understood"]
-        yield say["bring_log"]
-    if not gathered.series and unexplained is None and not _told(found):
-        yield say["bring_metrics"]
-    if "launch" not in kinds and any(finding.actions for finding in found):
-        yield say["bring_launch"]
-    missing = [name for name, value in vitals.items() if value is None]
-    if missing:
-        yield say["vitals"].format(names=", ".join(missing))
-    blind = [result.id for result in results.unknown]
-    if blind:
-        yield say["not_judged"].format(ids=", ".join(blind))
 
 
 def _vitals(frame: MemoryFrame) -> dict[str, float | None]:

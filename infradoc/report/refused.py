@@ -8,6 +8,8 @@ from infradoc.report.artefact_words import artefact_words
 from infradoc_rules.knobs import SYSTEMS, Knob, knob_table
 from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
+from infradoc_rules.near import slip_of
+from infradoc_rules.summaries.start import SERVING
 from infradoc_rules.versions import Running
 
 NAMES = {
@@ -32,15 +34,13 @@ _PROGRAMS = (
 _CLIENTS = lazy(
     r"bench|client|eval|guidellm|perf|convert|quantiz|download|hf$|huggingface|nvidia-smi|docker|kubectl|curl"
 )
-_SERVED = frozenset({"engine_ready", "stats_line", "step_line", "request_finished", "train_step"})
 _FLAG = lazy(r"--?[A-Za-z][\w.-]*|^\w+$")
 _MOST = 3  # flags that are told of
-_NEAR = 0.75  # how alike two spellings are that differ by a slip
 
 
 def refusals(events: Sequence[Event]) -> list[Event]:
     """The refused command lines of a server that were not followed by one that served, in the same file."""
-    served = {_file(event): event.order for event in events if event.name in _SERVED}
+    served = {_file(event): event.order for event in events if event.name in SERVING}
     return [
         event
         for event in events
@@ -127,16 +127,14 @@ def _knob(engine: str, flag: str) -> Knob | None:
 
 
 def _nearest(flag: str, engine: str, running: Running, say: Mapping[str, str]) -> str:
-    from difflib import get_close_matches  # of use to one report in a thousand
-
     spellings = [
         spelling.removeprefix("not ")
         for knob in knob_table().by_name.values()
         for spelling in knob.spellings.get(engine, ())
     ]
     known = {_plain(spelling): spelling for spelling in spellings if running.has(spelling) is not False}
-    found = get_close_matches(_plain(flag), known, n=1, cutoff=_NEAR)
-    return say["refused_near"].format(spelling=known[found[0]]) if found else say["refused_help"]
+    meant = slip_of(_plain(flag), known)
+    return say["refused_near"].format(spelling=known[meant]) if meant else say["refused_help"]
 
 
 def _has(names: Sequence[str], flag: str) -> bool:

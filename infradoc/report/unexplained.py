@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infradoc.report.artefact_words import artefact_words
 from infradoc.report.quoting import quoted
+from infradoc_rules.fatal import END_A_RUN
 from infradoc_rules.model import Event, Fact
 from infradoc_rules.summaries.start import attempts, first_served, shown_phase
 from infradoc_rules.units import size_text
 from infradoc_rules.values import number
 
-_FATAL = ("cuda_oom", "weights_do_not_fit", "kv_no_memory", "memory_below_request", "worker_died", "engine_failed")
 _ECHOES = ("engine_failed", "worker_died")
 
 
 def unexplained_failure(events: Sequence[Event], facts: Mapping[str, Fact]) -> Event | None:
     """The failure that what was given ends with: the start's, else a fatal event; None where nothing failed."""
-    fatal = [event for event in events if event.name in _FATAL and not _survived(event, events)]
+    survived = _survived(events)
+    fatal = [event for event in events if event.name in END_A_RUN and event.order not in survived]
     if _failed(facts):
         stop = facts["start.failed"].source
         return next((event for event in events if event.source == stop), fatal[0] if fatal else None)
@@ -29,13 +30,16 @@ def _failed(facts: Mapping[str, Fact]) -> bool:
     return failed is not None and failed.value is True
 
 
-def _survived(event: Event, events: Sequence[Event]) -> bool:
-    """A refused allocation of a start that then served: it was tried again with less."""
-    if event.name != "cuda_oom":
-        return False
+def _survived(events: Sequence[Event]) -> set[int]:
+    """The orders of refused allocations of a start that then served: it was tried again with less."""
+    refused = [event for event in events if event.name == "cuda_oom"]
+    if not refused:
+        return set()
     run = attempts(events)[-1]
     ready = first_served(run)
-    return ready is not None and run[0].order <= event.order < ready.order
+    if ready is None:
+        return set()
+    return {event.order for event in refused if run[0].order <= event.order < ready.order}
 
 
 def unexplained_lines(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from infradoc.report.words import words
@@ -10,6 +10,7 @@ from infradoc.signals.percentiles import min_samples, percentile
 from infradoc.signals.window import last_values
 from infradoc_rules.model import SignalFrame
 
+_Merge = Callable[[Iterable[float]], float]
 _LATENCIES = (
     ("ttft", "llm_time_to_first_token_seconds", "client_time_to_first_token_seconds"),
     ("itl", "llm_inter_token_latency_seconds", "client_inter_token_latency_seconds"),
@@ -42,10 +43,10 @@ def read_vitals(frame: SignalFrame, seconds: float, lang: str = "en") -> Vitals:
     return vitals
 
 
-def _gauge(vitals: Vitals, frame: SignalFrame, name: str, signal: str, merge: object, why: str) -> None:
+def _gauge(vitals: Vitals, frame: SignalFrame, name: str, signal: str, merge: _Merge, why: str) -> None:
     values = [value for _, value in last_values(frame, signal)]
     if values:
-        vitals.values[name] = float(merge(values))  # type: ignore[operator]
+        vitals.values[name] = float(merge(values))
         return
     vitals.values[name] = None
     vitals.missing[name] = why

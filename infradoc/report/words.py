@@ -68,7 +68,6 @@ _EN = {
     "itl_p50_seconds": "ITL P50",
     "itl_p99_seconds": "ITL P99",
     "no_metrics": "no server metrics: what would decide is a recording of /metrics (`infradoc record URL -o FILE`)",
-    "no_rule_could_judge": "no rule had the signals it needs",
     "server_down": "the server gave no page at any look",
 }
 
@@ -136,7 +135,6 @@ _ZH = {
     "itl_p50_seconds": "ITL P50",
     "itl_p99_seconds": "ITL P99",
     "no_metrics": "没有服务端指标：需要 /metrics 的录制才能判断（`infradoc record URL -o FILE`）",
-    "no_rule_could_judge": "没有一条规则拿到所需信号",
     "server_down": "每次采样服务器都没有返回页面",
 }
 

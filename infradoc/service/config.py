@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from infradoc.config import Config
 from infradoc.durations import LONGEST, seconds_of
 from infradoc.errors import InfradocError
+from infradoc_rules.near import near
 
 DEFAULT_LISTEN = "127.0.0.1:9464"
 OFF = "off"
@@ -42,8 +42,8 @@ def read_watch(config: Config, specs: Sequence[str] = ()) -> WatchConfig:
     table = dict(config.watch)
     for key in table:
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(_KEYS)}."
+            meant = near(key, _KEYS)
+            hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(_KEYS)}."
             raise config.error_at(f"watch.{key}", "is no known key", hint)
     made = WatchConfig(
         targets=_targets(config, table, specs),
@@ -104,4 +104,4 @@ def _path(config: Config, table: dict[str, Any], key: str) -> Path | None:
     text = table.get(key, "")
     if not isinstance(text, str) or "\0" in text:
         raise config.error_at(f"watch.{key}", "must be a path")
-    return config.folder / Path(text).expanduser() if text else None
+    return config.path_at(f"watch.{key}", text) if text else None

@@ -139,7 +139,7 @@ class History:
                 seen.total, seen.n = seen.total + value, seen.n + 1
             if any(key[2] < minute for key in self._minutes):
                 self._flush(minute)
-            if now - self._pruned > _PRUNE_SECONDS:
+            if abs(now - self._pruned) > _PRUNE_SECONDS:  # below zero where the clock was set back since
                 self._prune(now)
 
     def change(self, target: str, change_id: str, time: float, what: str) -> bool:

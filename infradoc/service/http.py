@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from infradoc.durations import seconds_of
 from infradoc.errors import InfradocError
 
 _REQUEST_SECONDS = 10.0  # of silence
@@ -204,8 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def since(query: Mapping[str, str], default_seconds: float) -> float:
-    """`?since=SECONDS` back from now, as Unix seconds. Raises ValueError."""
-    seconds = float(query.get("since", default_seconds))
-    if not 0 <= seconds <= 3650 * 86400:
-        raise ValueError("since is the number of seconds to look back")
-    return time.time() - seconds
+    """`?since=600` or `?since=24h` back from now, as Unix seconds. Raises ValueError."""
+    try:
+        return time.time() - (seconds_of(query["since"]) if "since" in query else default_seconds)
+    except ValueError as error:
+        raise ValueError(f"since is how far to look back: {error}") from error

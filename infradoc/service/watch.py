@@ -24,9 +24,10 @@ from infradoc.service.history import HISTORY_NAME, History, HistoryError
 from infradoc.service.http import Server
 from infradoc.service.journal_lines import Lines
 from infradoc.service.named import NamedSources
+from infradoc.service.news import News
 from infradoc.service.pages import Condition, Pages
 from infradoc.service.systemd import notify, watchdog_seconds
-from infradoc.service.texts import in_language
+from infradoc.service.texts import OtherTexts
 from infradoc.service.troubles import Troubles
 from infradoc.service.words import say
 from infradoc_rules.catalog import Catalog
@@ -35,7 +36,6 @@ DRAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
 _TEND_SECONDS = 2.0  # how often troubles are looked for, and the service manager is told
 _NEW_CHANGE_SECONDS = 600.0  # a change in the journal that is older at the first look was told by somebody else
-_OTHER_LANGUAGES_SECONDS = 30.0
 
 Load = Callable[[], tuple[Config, WatchConfig]]
 
@@ -49,14 +49,13 @@ class Watch:
         self._config, self.settings = load()
         self._started = clock()
         self._guard = threading.RLock()
-        self._known: dict[str, dict[str, str]] = {}
-        self._lost: set[str] = set()
         self._troubles = Troubles(self._say)
         self._lang = self.settings.lang  # to the end: another one takes effect at the next start
         self._named = NamedSources(self._troubles, self._lang)
+        self._news = News(lines, self._lang)
+        self._other_texts = OtherTexts(catalog)
         self._set_aside_said = 0
         self._stages: set[tuple[str, str]] = set()  # of applied changes, that the history has
-        self._other_texts: dict[str, tuple[float, frozenset[str], dict[str, list[dict[str, Any]]]]] = {}
         self._bell, self._ending, self._reload = threading.Event(), False, False
         self._alerting = Alerting(alerts_config(self._config))
         self.server: Server | None = None
@@ -140,6 +139,8 @@ class Watch:
         if self.server is not None:
             self.server.stop()
         self._alerting.stop(DRAIN_SECONDS)
+        if lost := self._alerting.unsaved:
+            self._say("trouble", self._text("unsaved", n=lost))
         self._history.close()
 
     def _read_again(self) -> None:
@@ -182,9 +183,8 @@ class Watch:
         now = self._clock()
         with self._guard:
             self._alerting.forget(now, name)
-            self._known.pop(name, None)
-            self._lost.discard(name)
-            self._other_texts.pop(name, None)
+            self._news.forget(name)
+            self._other_texts.forget(name)
             self._named.forget(name)
         try:
             self._history.note(now, name, {})
@@ -210,46 +210,15 @@ class Watch:
         with self._guard:
             if self._fleet.get(watcher.spec) is not watcher:
                 return  # removed while it looked: its findings were told as over
-            also = self._in_other_languages(watcher, frozenset(found), now)
+            wanted = {sink.lang for sink in self._alerting.config.sinks.values()} - {self.settings.lang}
+            also = self._other_texts.of(watcher, frozenset(found), wanted, now)
             self._alerting.observe(
                 now, state.name, state.system, state.findings, lang=self.settings.lang, also=also, known=known
             )
-            self._tell(now, state, found, known)
+            self._news.of_server(now, state)
+            self._named.look(now, state)
+            self._news.of_findings(now, state, found, known)
         self._remember(now, state, found, known)
-
-    def _in_other_languages(
-        self, watcher: TargetWatcher, ids: frozenset[str], now: float
-    ) -> dict[str, list[dict[str, Any]]]:
-        wanted = {sink.lang for sink in self._alerting.config.sinks.values()} - {self.settings.lang}
-        if not wanted or not ids:
-            return {}
-        made, of_ids, texts = self._other_texts.get(watcher.spec, (0.0, frozenset(), {}))
-        if of_ids != ids or now - made > _OTHER_LANGUAGES_SECONDS or set(texts) != wanted:
-            texts = {lang: in_language(watcher, self._catalog, ids, lang) for lang in wanted}
-            self._other_texts[watcher.spec] = (now, ids, texts)
-        return texts
-
-    def _tell(self, now: float, state: Watched, found: Mapping[str, Mapping[str, Any]], known: bool) -> None:
-        """Say what is new: findings that fired or resolved, a server that went or came back."""
-        if not state.up and state.name not in self._lost:
-            self._lost.add(state.name)
-            why = state.error or self._text("no_answer")
-            self._say("lost", self._text("lost", target=state.name, why=why), now)
-        elif state.up and state.name in self._lost:
-            self._lost.discard(state.name)
-            self._say("back", self._text("answers_again", target=state.name), now)
-        self._named.look(now, state)
-        held = self._known.setdefault(state.name, {})
-        for name, finding in found.items():
-            if name not in held:
-                severity = self._text(str(finding["severity"]))
-                text = self._text("fired", target=state.name, severity=severity, id=name, title=finding["title"])
-                self._say("fired", text, now, target=state.name, finding=name, severity=finding["severity"])
-        for name in [one for one in held if known and one not in found]:
-            title = held.pop(name)
-            text = self._text("resolved", target=state.name, id=name, title=title)
-            self._say("resolved", text, now, target=state.name, finding=name)
-        held.update({name: str(finding["title"]) for name, finding in found.items()})
 
     def _remember(self, now: float, state: Watched, found: Mapping[str, Mapping[str, Any]], known: bool) -> None:
         try:

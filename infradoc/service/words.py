@@ -31,6 +31,11 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
         "now: messages that wait get up to {seconds:.0f} s, the rest stays on disk",
         "现在停止：等待中的消息最多还有 {seconds:.0f} 秒，其余留在磁盘上",
     ),
+    "unsaved": (
+        "not stored before the end, and not sent: {n} (open and ended incidents, changes); what still holds is told "
+        "again after the next start",
+        "结束前未能保存，也没有发出：{n} 条（进行中和已结束的事件、更改）；仍然存在的问题会在下次启动后重新通知",
+    ),
     "hangs": ("the look at {targets} hangs and is left behind", "对 {targets} 的采样没有返回，不再等待"),
     "not_reloaded": (
         "The configuration was not read again, the old one stays in force. {why}",

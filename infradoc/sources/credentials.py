@@ -23,7 +23,7 @@ def read_secret(env: str, file: str, what: str) -> str | None:
     if env:
         value = os.environ.get(env, "")
         if not value:
-            raise SecretError(f"The variable {env}, which holds the {what}, is not set.", f"Export {env} first.")
+            raise SecretError(f"The variable {env}, which holds the {what}, is not set.", "Export it first.")
         return value.strip()
     if file:
         try:

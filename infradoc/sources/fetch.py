@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ import httpx
 from infradoc.config import Auth
 from infradoc.errors import InfradocError
 from infradoc.scheme import is_refusal, told, wrong_scheme
+from infradoc.small_file import open_regular
 from infradoc.sources.credentials import basic_auth, request_headers
 from infradoc.sources.plain_http import PlainHttp, PlainTrouble, chunks
 
@@ -168,16 +170,31 @@ def is_loopback(url: str) -> bool:
 
 def _tls_context(auth: Auth) -> ssl.SSLContext:
     try:
+        _check_regular(auth.ca_file)
         context = ssl.create_default_context(cafile=auth.ca_file or None)
     except (OSError, ssl.SSLError) as error:
-        raise FetchError("tls", f"The CA file {auth.ca_file} cannot be used: {error}.", "It must hold PEM.") from error
+        raise FetchError(
+            "tls", f"The CA file {auth.ca_file} cannot be used: {_why(error)}.", "It must hold PEM."
+        ) from error
     if auth.client_cert_file:
         try:
+            _check_regular(auth.client_cert_file)
+            _check_regular(auth.client_key_file)
             context.load_cert_chain(auth.client_cert_file, auth.client_key_file or None)
         except (OSError, ssl.SSLError) as error:
-            message = f"The client certificate {auth.client_cert_file} cannot be used: {error}."
+            message = f"The client certificate {auth.client_cert_file} cannot be used: {_why(error)}."
             raise FetchError("tls", message, "Check client_cert_file and client_key_file.") from error
     return context
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _check_regular(file: str | None) -> None:
+    """Raises OSError for a pipe: OpenSSL would wait for its writer for ever."""
+    if file:
+        open_regular(Path(file)).close()
 
 
 def explain(error: httpx.HTTPError, url: str) -> FetchError:

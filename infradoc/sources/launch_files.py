@@ -37,7 +37,8 @@ TELLING: Mapping[str, frozenset[str]] = {
     ),
     "trtllm": _names(
         "kv-cache-config cuda-graph-config moe-config disable-overlap-scheduler print-iter-log enable-attention-dp"
-        " scheduler-config use-cuda-graph cuda-graph-padding-enabled enable-iter-perf-stats build-config"
+        " scheduler-config use-cuda-graph cuda-graph-padding-enabled enable-iter-perf-stats build-config max-num-tokens"
+        " max-beam-width attn-backend free-gpu-memory-fraction"
     ),
     "vllm": _names(
         "max-model-len gpu-memory-utilization max-num-seqs max-num-batched-tokens enforce-eager enable-prefix-caching"
@@ -45,6 +46,7 @@ TELLING: Mapping[str, frozenset[str]] = {
         " served-model-name limit-mm-per-prompt cpu-offload-gb uvicorn-log-level max-seq-len-to-capture"
     ),
 }
+_TRTLLM_BACKENDS = ("pytorch", "tensorrt", "_autodeploy")
 _MODEL_KEYS = ("model", "model-path", "model-tag")
 # Files of trainers have such keys too.
 _TRAINING = lazy(r"per-device|learning-rate|output-dir|num-train-epochs|gradient-accumulation|^stage$|^dataset")
@@ -72,6 +74,7 @@ def _owner(keys: Mapping[str, Any]) -> str | None:
         system: sum(1 + isinstance(keys[key], dict) for key in telling if key in keys)
         for system, telling in TELLING.items()
     }
+    counts["trtllm"] += str(keys.get("backend")) in _TRTLLM_BACKENDS
     best = max(counts, key=lambda system: counts[system])
     return best if counts[best] + modelled >= 2 and counts[best] else None
 

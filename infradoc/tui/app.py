@@ -20,14 +20,12 @@ from textual.theme import ThemeProvider
 from textual.widgets import Input
 
 from infradoc.config import Config
-from infradoc.errors import InfradocError
-from infradoc.fleet.chinese import in_language
 from infradoc.fleet.model import View, Watched
 from infradoc.fleet.repair import Options
 from infradoc.fleet.replaying import ReplayView
-from infradoc.tui import export
 from infradoc.tui.clock import Clock
 from infradoc.tui.common_keys import FRAMES, TimeKeys, move
+from infradoc.tui.exported import written
 from infradoc.tui.keys import help_keys
 from infradoc.tui.messages import RepairMoved, Told
 from infradoc.tui.paint import Palette, one_line, palette_of
@@ -216,19 +214,9 @@ class DoctorApp(TimeKeys, App[None]):
     def action_export(self) -> None:
         """Write what is shown as SVG and its figures as CSV."""
         screen = self.screen
-        if not isinstance(screen, DoctorScreen):
-            return
-        svg, folder = self.export_screenshot(title="infradoc"), self._export_dir
-
-        def job() -> None:
-            try:
-                name, text, blocks = exported(screen)
-                files = ", ".join(str(path) for path in export.write(folder, name, svg, text, blocks))
-                post(self, Told(self.say["exported"].format(files=files)))
-            except InfradocError as error:
-                post(self, Told(self.say["not_exported"].format(why=in_language(str(error), self.lang)), "error"))
-
-        spawn(job, "export")
+        if isinstance(screen, DoctorScreen):
+            svg, folder = self.export_screenshot(title="infradoc"), self._export_dir
+            spawn(lambda: post(self, written(screen, folder, svg)), "export")
 
     def on_told(self, message: Told) -> None:
         """Show a note of a thread."""
@@ -278,16 +266,3 @@ class DoctorApp(TimeKeys, App[None]):
         self.repairs.stop()
         if not self.repairs.under_way:
             self.exit()
-
-
-def exported(screen: DoctorScreen) -> tuple[str, str, str]:
-    """A name, the figures of a screen, its map of blocks or "". Raises InfradocError when there are none yet."""
-    if isinstance(screen, FleetScreen):
-        return "fleet", export.fleet_csv(screen.rows), ""
-    if isinstance(screen, TargetScreen) and screen.painted is not None:
-        shown = screen.painted
-        figures = export.series_csv(shown.frame, shown.marks)
-        return f"target-{shown.state.name}", figures, export.blocks_csv(shown.blocks)
-    if isinstance(screen, FindingScreen) and screen.finding is not None:
-        return f"finding-{screen.finding_id}", export.finding_csv(screen.finding), ""
-    raise InfradocError("There is nothing to export yet.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from infradoc_rules.near import near
 from infradoc_rules.rule_file import RuleError, load_rule, load_sound_rule
 from infradoc_rules.schema import Rule
 
@@ -30,10 +30,8 @@ class Catalog:
         for rule in self.rules:
             if rule.id == rule_id:
                 return rule
-        known = [rule.id for rule in self.rules]
-        began = [name for name in known if rule_id and name.startswith(rule_id)]  # half a name beats a like one
-        near = began or difflib.get_close_matches(rule_id, known, n=1)
-        raise LookupError(f"no rule for {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        meant = near(rule_id, [rule.id for rule in self.rules])
+        raise LookupError(f"no rule for {rule_id!r}" + (f"; did you mean {meant!r}?" if meant else ""))
 
     def bucket_names(self) -> frozenset[str]:
         """Histogram series that some rule reads by bucket, in its expressions or to judge a fix."""
@@ -94,9 +92,9 @@ def _overridden(catalog: Catalog, thresholds: Mapping[str, Mapping[str, float]])
     changed = {rule.id: rule for rule in catalog.rules}
     for rule_id, values in thresholds.items():
         if rule_id not in changed:
-            near = difflib.get_close_matches(rule_id, changed, n=1)
+            meant = near(rule_id, changed)
             problems.append(
-                f"thresholds: there is no rule {rule_id!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                f"thresholds: there is no rule {rule_id!r}" + (f"; did you mean {meant!r}?" if meant else "")
             )
             continue
         known = changed[rule_id].thresholds

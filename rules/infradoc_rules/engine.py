@@ -19,33 +19,14 @@ from infradoc_rules.conditions import (
     variables,
 )
 from infradoc_rules.confidence import confidence
+from infradoc_rules.fatal import END_SERVICE
 from infradoc_rules.lifecycle import RuleState, RuleStates, StateName, step
 from infradoc_rules.model import Evidence, Finding, SignalFrame
 from infradoc_rules.ranking import rank
-from infradoc_rules.schema import Condition, Rule, Support
+from infradoc_rules.schema import Condition, PostMortem, Rule, Support
 from infradoc_rules.signals import family, signal_table
 from infradoc_rules.texts import number, render
 
-# With these events something is broken; the others of a log are states, and of those the metrics know better.
-BREAKS = frozenset(
-    {
-        "cuda_oom",
-        "engine_failed",
-        "gpu_lost",
-        "host_alloc_failed",
-        "host_oom_kill",
-        "kernel_resources",
-        "kv_check_failed",
-        "nccl_error",
-        "nccl_timeout",
-        "output_invalid",
-        "shm_ring_wait",
-        "shm_short",
-        "swap_exhausted",
-        "watchdog_timeout",
-        "worker_died",
-    }
-)
 _SOURCES = {"llm": "metrics", "proc": "host", "log": "log", "config": "config"}
 
 
@@ -100,7 +81,7 @@ def findings(results: RuleResults, recent_actions: frozenset[str] = frozenset())
 
 
 def _evaluate(rule: Rule, frame: SignalFrame, states: RuleStates, lang: str) -> RuleResult:
-    outcome, seen = _judge(rule, frame)
+    outcome, seen = _judge(rule, frame, states)
     past = seen is not None
     live = rule.live
     state = step(
@@ -117,7 +98,7 @@ def _evaluate(rule: Rule, frame: SignalFrame, states: RuleStates, lang: str) -> 
     return RuleResult(rule, state.name, state.since, outcome.missing, finding)
 
 
-def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, SignalFrame | None]:
+def _judge(rule: Rule, frame: SignalFrame, states: RuleStates) -> tuple[Outcome, SignalFrame | None]:
     """The outcome, and the frame that the post-mortem part saw if that decided.
 
     Live signals win while they can be seen, but for what a live target's log tells of something that broke
@@ -129,7 +110,7 @@ def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, SignalFrame | None]
         return live, None
     incident: SignalFrame | None = getattr(frame, "incident", None)
     if incident is not None:
-        past = judge_post_mortem(rule.post_mortem, incident, names)
+        past = _on_incident(rule, rule.post_mortem, incident, names, states)
         if past.holds and (rule.live is None or _tells_a_break(past, incident)):
             return Outcome(True, past.readings, live.missing, past.branch), incident
     if live.holds is not None:
@@ -141,9 +122,21 @@ def _judge(rule: Rule, frame: SignalFrame) -> tuple[Outcome, SignalFrame | None]
     return Outcome(past.holds, past.readings, live.missing, past.branch), frame
 
 
+def _on_incident(rule: Rule, part: PostMortem, incident: SignalFrame, names: Variables, states: RuleStates) -> Outcome:
+    """The outcome on the incident, judged anew only when its events (and with them its facts) or `$name` changed: each
+    incident is looked at for ten minutes, and over thousands of events this took as long as all live conditions twice.
+    """
+    kept = states.on_incident.get(rule.id)
+    if kept is not None and kept[0] is incident.events and kept[1] == names:
+        return kept[2]
+    outcome = judge_post_mortem(part, incident, names)
+    states.on_incident[rule.id] = (incident.events, names, outcome)
+    return outcome
+
+
 def _tells_a_break(past: Outcome, incident: SignalFrame) -> bool:
     """Whether a reading points at a line on which something broke; states are what the metrics know better."""
-    broken = {event.source for event in incident.events if event.name in BREAKS and event.source}
+    broken = {event.source for event in incident.events if event.name in END_SERVICE and event.source}
     return any(reading.source in broken for reading in past.readings)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from infradoc_rules.model import Finding
+from infradoc_rules.conditions import Outcome, Variables
+from infradoc_rules.model import Event, Finding
 
 StateName = Literal["ok", "pending", "firing", "resolved", "unknown"]
 
@@ -66,10 +68,13 @@ class RuleStates:
     """The states of all rules on one target, by rule id; the only mutable thing here.
 
     last_finding: what a rule last said while its condition held, for the periods in which it is only kept up.
+    on_incident: what the post-mortem part of a rule came to, with the events and the values of `$name` that it was
+    judged on.
     """
 
     by_id: dict[str, RuleState] = field(default_factory=dict)
     last_finding: dict[str, Finding] = field(default_factory=dict)
+    on_incident: dict[str, tuple[Sequence[Event], Variables, Outcome]] = field(default_factory=dict)
 
     def get(self, rule_id: str) -> RuleState:
         """The state of a rule; ok when it was never evaluated."""

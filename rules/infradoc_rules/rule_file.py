@@ -6,7 +6,6 @@ and built from there as long as neither its file nor the format changes.
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from infradoc_rules import schema
+from infradoc_rules.near import near
 from infradoc_rules.schema import Rule
 from infradoc_rules.shape import key_of
 from infradoc_rules.yaml_cache import CACHE
@@ -120,8 +120,8 @@ def _sentence(marked: Marked, detail: Any) -> str:
     path = tuple(part for part in detail["loc"] if not _is_model_tag(part))
     where = f"{marked.name}, line {marked.line(path)}: {_dotted(path) or 'the rule'}"
     if detail["type"] == "unexpected_keyword_argument":
-        near = difflib.get_close_matches(str(path[-1]), _keys_at(path[:-1]), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(_keys_at(path[:-1]))}"
+        meant = near(str(path[-1]), _keys_at(path[:-1]))
+        hint = f"; did you mean {meant!r}?" if meant else f"; known keys: {', '.join(_keys_at(path[:-1]))}"
         return f"{where} is no key of this format{hint}"
     if detail["type"] == "missing":
         return f"{where} is missing"

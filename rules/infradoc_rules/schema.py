@@ -12,7 +12,6 @@ from infradoc_rules.model import Severity
 from infradoc_rules.shape import Bounds, Part, Shorthand
 
 ID_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-Language = Literal["en", "zh"]
 
 
 @dataclass(frozen=True, slots=True)

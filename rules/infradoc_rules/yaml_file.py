@@ -77,6 +77,10 @@ def load_marked(path: Path) -> Marked:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         raise YamlError(f"{path}{where}: not readable as YAML: {getattr(error, 'problem', error)}") from error
+    except YamlError:
+        raise
+    except (ValueError, AttributeError, TypeError) as error:  # of a value that its tag or its form does not allow
+        raise YamlError(f"{path}: not readable as YAML: {error}") from error
     finally:
         loader.dispose()
 

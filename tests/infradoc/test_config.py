@@ -159,3 +159,12 @@ def test_a_part_names_the_line_of_its_fault_in_its_own_table(tmp_path: Path) -> 
 def test_a_part_that_is_no_table(tmp_path: Path, part: str) -> None:
     with pytest.raises(ConfigError, match=rf"infradoc.toml:1: {part}: must be a table"):
         load_config(write(tmp_path, f"{part} = 5\n"))
+
+
+@pytest.mark.parametrize("line", ['host = "{}"', 'gpu = ["{}"]', 'log_command = "{}"'])
+def test_a_value_of_any_length_leaves_the_sentence_readable(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "infradoc.toml"
+    path.write_text('[targets.a]\nurl = "http://h"\n' + line.format("x" * 5000) + "\n")
+    with pytest.raises(ConfigError, match=r"infradoc\.toml:3: targets\.a\.\w+: must be .* … x+") as caught:
+        load_config(str(path))
+    assert len(str(caught.value)) < 600 + len(str(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infradoc_rules.actions import ACTIONS, means, opposite
+from infradoc_rules.actions import ACTIONS, conflicting, means
 from infradoc_rules.advise import ADVISERS, Advice, actions_for
 from infradoc_rules.advise.base import round_up
 from infradoc_rules.frame import MemoryFrame
@@ -43,10 +43,11 @@ def _one(name, *args, **kwargs):
     return ADVISERS[name](_advice(*args, **kwargs))
 
 
-def test_every_action_has_a_knob_and_a_way_back_that_exists():
+def test_every_action_has_a_knob_and_opposes_actions_that_exist():
     for spec in ACTIONS.values():
         assert spec.knob in knob_table()
-        assert opposite(spec.name) is None or opposite(opposite(spec.name)) == spec.name
+        assert all(spec.name in conflicting(other) for other in conflicting(spec.name))
+        assert conflicting(spec.name) <= set(ACTIONS) - {spec.name}
         assert means(spec.name) == spec.means and means(spec.name, "zh") not in (None, spec.means)
     assert means("unheard_of") is None
 

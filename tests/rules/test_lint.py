@@ -97,6 +97,7 @@ BAD = {
         lambda d: d.update(values={"x": "sum(nothing_known)"}),
         "signal nothing_known is not in",
     ),
+    "unused value": (lambda d: d.update(values={"spare": "sum(llm_requests_running)"}), "spare is filled into no text"),
     "no false alarms": (lambda d: d.update(false_alarms=[]), "false_alarms is empty"),
     "verify an unknown signal": (
         lambda d: d.update(verify={"metrics": [{"signal": "client_ttft", "at_most": 0.5}]}),

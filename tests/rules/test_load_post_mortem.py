@@ -94,6 +94,18 @@ def test_memory_of_an_idle_or_new_device_is_no_leak():
     assert facts_of(device([60 + 0.6 * n for n in range(12)], step=60.0))["growth.leaks"] is False
 
 
+def test_memory_of_a_process_on_a_device_over_hours():
+    def rows(step):
+        fields = [
+            {"gpu": 0, "pid": 9, "name": "/bin/llama-server", "bytes": round((25 + n * step) * GIB)} for n in range(9)
+        ]
+        return [Event("gpu_process", n, known, 3600.0 * n) for n, known in enumerate(fields)]
+
+    grown = facts_of(rows(0.3), "llamacpp")
+    assert (grown["growth.device"], grown["growth.samples"], grown["growth.leaks"]) == (True, 9, True)
+    assert facts_of(rows(0.0), "llamacpp")["growth.leaks"] is False
+
+
 def test_one_process_under_two_spellings_is_one_series():
     events = [
         Event("process_usage", n, {"name": name, "pid": 9, "bytes": (5 + n) * GIB, "seconds": 3600.0 * n})

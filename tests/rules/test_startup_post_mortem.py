@@ -191,6 +191,8 @@ def test_a_snapshot_beside_a_failed_start_shows_the_neighbour():
     assert summarise([failed, neighbour], known, "vllm")["gpu.other_share"].value == pytest.approx(0.2)
     serving = Event("stats_line", 3, {"running": 2})
     assert "gpu.other_share" not in summarise([serving, neighbour], known, "vllm")
+    again = [Event("gpu_process", 2 + n, {"gpu": 0, "pid": 2211, "bytes": 9 * GIB}, 60.0 * n) for n in range(4)]
+    assert summarise([failed, *again], known, "vllm")["gpu.other_share"].value == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(

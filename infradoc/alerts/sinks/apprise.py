@@ -28,8 +28,8 @@ class AppriseSink(Sink):
         """As the base, and the package must be there. Raises InfradocError."""
         super().check()
         if find_spec("apprise") is None:
-            message = f"The sink {self.name} needs the package apprise."
-            raise InfradocError(message, "Install it with `pip install 'infradoc[chat]'`.")
+            install = "pip install 'infradoc[chat]' (in a checkout: pip install '.[chat]')"
+            raise InfradocError(f"The sink {self.name} needs the package apprise.", f"Install it: {install}.")
 
     def send(self, message: Mapping[str, Any]) -> Outcome:
         """Blocking; called in a thread of its own."""

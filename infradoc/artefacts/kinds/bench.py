@@ -125,7 +125,8 @@ def _bar_cells(line: str) -> list[str] | None:
 
 def _bar_result(cells: Sequence[str]) -> bool:
     return bool(cells) and (
-        cells[0] in ("Statistic", "Metric") or (field_of(cells[0] + " avg") is not None and len(cells) > 2)
+        (cells[0] in ("Statistic", "Metric") and "Cur Usage" not in cells)  # that is torch's table of its memory
+        or (field_of(cells[0] + " avg") is not None and len(cells) > 2)
     )
 
 

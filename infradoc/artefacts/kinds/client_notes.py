@@ -2,7 +2,8 @@
 
 Facts: client.request_rate, client.concurrency, client.requests, client.shared_prefix (bool), client.mixed_lengths
 (bool), client.browser (bool), client.sequential (bool: the next request leaves when the answer to the last is there),
-client.direct (bool: it talks to the model server past the router's limits).
+client.direct (bool: it talks to the model server past the router's limits), client.gate (requests that a proxy or a
+client's connection pool lets through at once).
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _RATE = lazy(
     r"|\b(\d+(?:\.\d+)?) ?(?:req/s|requests? (?:per|a) second|rps|qps)\b"
 )
 _CONCURRENT = lazy(
-    r"(?i)--(?:max-)?concurrency[ =](\d+)|\b(\d+) (?:concurrent|in flight|parallel (?:requests|clients)|browser tabs)"
+    r"(?i)--(?:max-)?concurrency[ =](\d+)|\b(\d+) (?:concurrent|simultaneous|in flight|browser tabs"
+    r"|parallel (?:requests|clients|chats?|users|streams|sessions|conversations|calls|workers|threads|agents|jobs)"
+    r"|(?:requests|prompts|calls|chats|users|streams|workers) (?:in parallel|at once|at the same time))"
     r"|concurrency (?:of )?(\d+)|(?:semaphore|max_workers|ThreadPool\w*)\w*[ (=]+(\d+)"
 )
 _COUNT = lazy(r"(?i)--num-prompts[ =](\d+)|\b(\d+) requests\b")
@@ -43,6 +46,10 @@ _SHARED = lazy(
     r"(?i)(?:shar(?:e|ed|ing|es)\b.{0,40}\b(?:prefix|system prompt|context|preamble|instructions)"
     r"|same (?:[\w,.-]+ ){0,4}(?:system prompt|system message|prefix"
     r"|document|context|preamble|instructions|tool (?:list|definitions|schemas?))"
+    r"|(?:same|identical|fixed|constant|common) (?:[\w,.-]+ ){0,4}(?:prompt|template|header|schema|rubric)\b.{0,30}"
+    r"\b(?:every|each|all)\b"
+    r"|\b(?:every|each|all)\b.{0,40}\b(?:starts?|begins?|opens?|carr(?:y|ies)|ha(?:s|ve)|includes?|prefixed)\b.{0,20}"
+    r"\b(?:same|identical|common)\b"
     r"|(?:long|common) (?:shared )?(?:prefix|system prompt)|multi-?turn"
     r"|generated-shared-prefix"
     r"|prefix_repetition|few-shot)"
@@ -65,6 +72,14 @@ _SEQUENTIAL = lazy(
     r"|(?:synchronous|blocking|plain) (?:loop|calls?|requests?|client)"
     r"|without (?:any )?(?:async\w*|threads|concurrency)"
     r"|in a (?:simple |plain |for |while )?loop\b|for \w+ in \w+: ?(?:requests|client|openai|httpx|chat|llm))"
+)
+# Settings of LiteLLM, nginx, HAProxy, Envoy and Istio, Traefik, and of clients' connection pools.
+_GATE = lazy(
+    r"^\s*(?:- )?[\"']?(?:(?:global_)?max_parallel_requests|http2MaxRequests|http2_max_requests|max_concurrent_requests"
+    r"|maxRequestsInFlight)[\"']?\s*[:=]\s*(\d+)\s*(?:,|#|$)"
+    r"|^\s*limit_conn\s+\w+\s+(\d+);|^\s*server\s+\S+.*\bmax_conns=(\d+)|^\s*server\s+\S+ \S+.*\bmaxconn (\d+)"
+    r"|\bTCPConnector\([^)]*\blimit(?:_per_host)?=(\d+)|\bLimits\([^)]*\bmax_connections=(\d+)"
+    r"|\bHTTPAdapter\([^)]*\bpool_maxsize=(\d+)"
 )
 _OF_A_PAGE = ("# HELP ", "# TYPE ", "# UNIT ")  # comments of a metrics page speak of requests, too
 _DIRECT = lazy(r"\btext-generation-benchmark\b")
@@ -96,10 +111,12 @@ class ClientNotesKind:
 def _mine(line: str) -> bool:
     if len(line) > 2_000 or line.startswith(_OF_A_PAGE):
         return False
+    if _GATE.search(line):
+        return True
     comment = _COMMENT.match(line)
     if comment is not None:
         said = comment["text"]
-        return bool(_LOAD.search(said) or _COMMAND.search(said) or _SEQUENTIAL.search(said))
+        return any(pattern.search(said) for pattern in (_LOAD, _COMMAND, _SEQUENTIAL, _CONCURRENT))
     prose = _PROSE.match(line)
     if prose is not None and len(line.split()) >= 4:
         return any(pattern.search(line) for pattern in (_SHARED, _SEQUENTIAL, _MIXED, _CONCURRENT))
@@ -129,5 +146,8 @@ def _said(line: str) -> Iterator[tuple[str, Value]]:
     ):
         if pattern.search(line) and not (name == "shared_prefix" and _UNSHARED.search(line)):
             yield name, True
+    gate = _GATE.search(line)
+    if gate is not None:
+        yield "gate", int(next(group for group in gate.groups() if group))
     if re.search(r"(?i)browser", line):
         yield "browser", True

@@ -258,6 +258,11 @@ class _Reader:
             moved = [int(row.cells["SI"]) + int(row.cells["SO"]) for row in later]
             self._fact("host.swap_rate", round(1024 * statistics.median(moved)), later[-1].index)
             self._fact("host.swap_used_bytes", int(later[-1].cells["SWPD"]) << 10, later[-1].index)
+            known: dict[str, Value] = {"runnable": statistics.median(int(row.cells["R"]) for row in later)}
+            idle = [int(row.cells["ID"]) for row in later if row.cells.get("ID", "").isdigit()]
+            if idle:
+                known["idle"] = statistics.median(idle) / 100
+            self._event("host_usage", later[-1].index, known)
 
     def _df(self, rows: Sequence[Row]) -> None:
         for row in rows:

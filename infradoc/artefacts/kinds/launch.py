@@ -10,6 +10,7 @@ from infradoc.artefacts.spans import Span, command_spans
 from infradoc.sources.launch import launch_facts, system_of
 from infradoc.sources.launch_shell import plain
 from infradoc_rules.lazy_pattern import lazy
+from infradoc_rules.model import Fact
 
 _PROMPT = (
     r"\s{0,12}(?:\++ |% |PS [^>]{0,80}> ?|[A-Z]:\\[^>]{0,80}> ?"
@@ -37,6 +38,7 @@ _COMMAND = lazy(f"^{_PROMPT}(?P<command>{_BEFORE}(?:{_PATH}{_PROGRAM}|{_WRAPPER}
 _PS = lazy(
     r"^\S{1,40} +\d+ +(?:[\d.]+ +[\d.]+ +\d+ +\d+ +\S+ +\S+ +\S+ +[\d:]+|\d+ +\d+ +\S+ +\S+ +[\d:-]+) +(?P<command>.+)$"
 )
+_HOSTS = lazy(r"(?:^|\s)--(?:nnodes|num[-_](?:nodes|machines))[ =](\d{1,4})\b")
 _INLINE = lazy(r"`([^`]{8,900})`")
 # Lines of a script that set the scene for the command below them.
 _SCENE = lazy(
@@ -66,9 +68,13 @@ class LaunchKind:
         return sorted(found) if found else _inline(lines)
 
     def read(self, segment: Segment) -> Artefact:
-        """A fact for each flag that names a knob."""
+        """A fact for each flag that names a knob, and the number of hosts that share one model."""
         text = _text(segment.lines)
-        return Artefact([], launch_facts(text, segment.source), [], system_of(text), 0)
+        facts = launch_facts(text, segment.source)
+        hosts = _HOSTS.search(text)
+        if hosts is not None:
+            facts = [*facts, Fact("train.nodes", int(hosts[1]), "file", segment.place(0))]
+        return Artefact([], facts, [], system_of(text), 0)
 
 
 def _command(line: str) -> bool:

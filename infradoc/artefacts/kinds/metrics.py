@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from infradoc.artefacts.kinds import dcgm
+from infradoc.artefacts.kinds import dcgm, metrics_asked
 from infradoc.artefacts.kinds.metrics_names import places, usual
 from infradoc.artefacts.kinds.nvidia_state import facts_of
 from infradoc.artefacts.model import Artefact, Segment
@@ -41,6 +41,7 @@ _COMMENT = lazy(r"^# (?:HELP|TYPE|UNIT|EOF)\b")
 _WHEN = lazy(r"^#.*?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 _CLOCK = lazy(r"^#\D*(\d\d):(\d\d):(\d\d)\b")
 _OFFSET = lazy(r"^#.*?\b(?:t|after) ?=? ?\+?(\d+(?:\.\d+)?) ?s\b")
+_MEASURED = lazy(r"(?i)(?:^|_)(?:p\d{2}|median|mean|avg)(?:_|$)|_(?:ms|tok_s|toks_s|req_s)$")
 _LOOK = {
     "llm_requests_running": "running",
     "llm_requests_waiting": "waiting",
@@ -61,12 +62,13 @@ class MetricsKind:
     def spans(self, lines: Sequence[str]) -> list[Span]:
         """Runs of samples and comments; a line that says when a scrape was taken may stand between."""
         found = runs(lines, _mine, gap=2, at_least=2)
-        return [_with_time(lines, span) for span in found if any(_telling(line) for line in lines[span[0] : span[1]])]
+        found = [span for span in found if any(map(_telling, lines[slice(*span)])) and not _bench(lines[slice(*span)])]
+        return [*(_with_time(lines, span) for span in found), *metrics_asked.spans(lines)]
 
     def read(self, segment: Segment) -> Artefact:
         """Series and facts. A page of a server that has no map is read for its facts alone."""
         out = Artefact()
-        lines = [usual(line) for line in segment.lines]
+        lines = [usual(line) for line in metrics_asked.as_page(segment.lines)]
         scrapes = list(_scrapes(lines))[:MAX_SCRAPES]
         samples: dict[tuple[str, Labels], list[tuple[float, float]]] = defaultdict(list)
         mapper = PageMapper()
@@ -104,6 +106,14 @@ def _mine(line: str) -> bool:
 def _telling(line: str) -> bool:
     match = _SAMPLE.match(line)
     return match is not None and (match["labels"] is not None or "_" in match["name"] or ":" in match["name"])
+
+
+def _bench(lines: Sequence[str]) -> bool:
+    """Whether bare names with values are what a client measured: quantiles, milliseconds; no exporter names them so."""
+    matches = [match for line in lines if (match := _SAMPLE.match(line))]
+    if any(match["labels"] is not None or ":" in match["name"] for match in matches) or any(map(_COMMENT.match, lines)):
+        return False
+    return sum(1 for match in matches if _MEASURED.search(match["name"])) >= 2
 
 
 def _with_time(lines: Sequence[str], span: Span) -> Span:

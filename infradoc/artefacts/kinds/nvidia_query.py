@@ -13,6 +13,14 @@ from infradoc_rules.model import Event, Value
 
 _TOP = lazy(r"^=+ ?NVSMI LOG ?=+$|^GPU (?:\d+: )?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*$")
 _REASONS = lazy(r"^\s*Clocks (?:Throttle|Event) Reasons(?: Counters)?\s*$")
+# A part of the output without its head, and what `grep -i slowdown` leaves of the reasons.
+_PART = lazy(r"^\s*(?:Remapped Rows|ECC Errors|Retired Pages)\s*$")
+_REASON = lazy(
+    r"^\s*(?:HW (?:Thermal |Power Brake )?Slowdown|SW Thermal Slowdown|SW Power Cap)\s*: (?:Not )?Active\s*$"
+)
+_SECTIONS = lazy(
+    r"^\s*(?:(?:GPU |Module )?Power Readings|(?:Max |Applications )?Clocks|Utilization|Temperature|FB Memory Usage)\s*$"
+)
 _PAIR = lazy(r"^(?P<indent>\s*)(?P<key>[A-Z][\w .()/+-]{1,48}?)\s+: (?P<value>.*)$")
 _SECTION = lazy(r"^(?P<indent>\s{4,})(?P<key>[A-Z][\w .()/-]{2,48}?)\s*$")
 # a paste may have lost the indentation of its first level, or all of it
@@ -50,11 +58,24 @@ def spans(lines: Sequence[str]) -> list[Span]:
 
 
 def _first(lines: Sequence[str], start: int, end: int) -> int:
-    return next((i for i in range(start, end) if _TOP.match(lines[i]) or _REASONS.match(lines[i])), end)
+    opened = next((i for i in range(start, end) if _TOP.match(lines[i]) or _opens(lines[i])), end)
+    if opened < end and _TOP.match(lines[opened]):
+        return opened
+    parts = opened < end or _has_parts(lines, start, end)
+    return next((i for i in range(start, opened) if parts and _SECTIONS.match(lines[i])), opened)
+
+
+def _has_parts(lines: Sequence[str], start: int, end: int) -> bool:
+    return sum(_SECTIONS.match(lines[index]) is not None for index in range(start, end)) >= 2
+
+
+def _opens(line: str) -> bool:
+    """Whether a paste that lacks the head of its device may begin so."""
+    return bool(_REASONS.match(line) or _PART.match(line) or _REASON.match(line))
 
 
 def _mine(line: str) -> bool:
-    return bool(_TOP.match(line) or _REASONS.match(line) or _SECTION.match(line) or _PAIR.match(line))
+    return bool(_TOP.match(line) or _opens(line) or _SECTIONS.match(line) or _SECTION.match(line) or _PAIR.match(line))
 
 
 @dataclass
@@ -77,7 +98,7 @@ def events(segment: Segment) -> list[Event]:
     count = 0
     flat = not any(line[:1].isspace() for line in segment.lines)
     for index, line in enumerate(segment.lines):
-        if _GPU.match(line) or (device is None and _REASONS.match(line)):
+        if _GPU.match(line) or (device is None and (_opens(line) or _SECTIONS.match(line))):
             out += _done(device)
             device, path = _Device(count, segment.place(index), line), []
             count += 1
@@ -95,7 +116,7 @@ def events(segment: Segment) -> list[Event]:
 
 
 def _take(device: _Device, path: Sequence[str], key: str, value: str, place: str, line: str) -> None:
-    if (path and path[-1].startswith("Clocks") and "Reasons" in path[0]) or any("Reasons" in part for part in path):
+    if any("Reasons" in part for part in path) or _REASON.match(line):
         reason = reason_of(key)
         if reason and value == "Active":
             device.events.append(reason_event(device.gpu, reason, place, line.strip()))

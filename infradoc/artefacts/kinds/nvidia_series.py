@@ -131,7 +131,7 @@ def events(segment: Segment) -> list[Event]:
         if "pid" in cells:
             size = reading(cells.get("used_gpu_memory", cells.get("used_memory", "")), "MiB")
             name = cells.get("process_name", cells.get("name", cells.get("command", "")))
-            out.append(process_event(_gpu(cells), cells["pid"], name, size, place, text))
+            out.append(process_event(_gpu(cells), cells["pid"], name, size, place, text, _time(cells)))
             continue
         gpu = _gpu(cells)
         seen[gpu] = seen.get(gpu, -1) + 1

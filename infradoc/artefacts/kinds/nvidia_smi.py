@@ -10,7 +10,10 @@ from infradoc.artefacts.model import Artefact, Segment
 from infradoc.artefacts.spans import Span
 
 _FORMS = (nvidia_table, nvidia_query, nvidia_series)
-_SIGNS = ("NVSMI", "SMI", "MiB", "utilization", "clocks", "Clocks ", "memory.", "power.", "# gpu", "GPU ", "pcie.")
+_SIGNS = (
+    *("NVSMI", "SMI", "MiB", "utilization", "clocks", "Clocks ", "memory.", "power.", "# gpu", "GPU ", "pcie."),
+    *("Slowdown", "Power Cap", "Remapped Rows", "Retired Pages", "ECC Errors"),  # of a part without its head
+)
 
 
 class NvidiaSmiKind:

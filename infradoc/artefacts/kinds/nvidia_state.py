@@ -77,14 +77,16 @@ def reason_event(gpu: int, reason: str, place: str, text: str, time: float | Non
     return Event("gpu_clocks_reason", 0, {"gpu": gpu, "reason": reason}, time, None, place, text[:400])
 
 
-def process_event(gpu: int, pid: str, name: str, size: float | None, place: str, text: str) -> Event:
+def process_event(
+    gpu: int, pid: str, name: str, size: float | None, place: str, text: str, time: float | None = None
+) -> Event:
     """A `gpu_process` event; the size is left out where the driver does not tell it."""
     fields: dict[str, Value] = {"gpu": gpu, "name": name}
     if pid.isdigit():
         fields["pid"] = int(pid)
     if size is not None:
         fields["bytes"] = round(size)
-    return Event("gpu_process", 0, fields, None, None, place, text[:400])
+    return Event("gpu_process", 0, fields, time, None, place, text[:400])
 
 
 def facts_of(events: Sequence[Event], segment: Segment) -> list[Fact]:

@@ -18,9 +18,10 @@ _SAMPLE = lazy(
 # The output of each format of one model: "model.q4_k_m   nobody nobody nobody ...".
 _LABELLED = lazy(
     r"(?i)^\s*[-*|]?\s*(?:[\w./-]*(?:\b|[-_.]))?"
-    r"(?P<format>awq|gptq|fp8|int[48]|nvfp4|mxfp4|i?q[1-8]_\w+|exl[23]|bnb)(?:[-.][\w./-]*)?"
+    r"(?P<format>awq|gptq|fp8|int[48]|nvfp4|mxfp4|i?q[1-8]_\w+|exl[23]|bnb|b?f16|[bf]p16|fp32)(?:[-.][\w./-]*)?"
     r"\s*(?:\||:|->|\s{2,}|\t)\s*(?P<text>\S.{10,})$"
 )
+_WHOLE = lazy(r"(?i)^(?:b?f16|[bf]p16|fp32)$")
 _SPECIAL = lazy(r"^(?:\s*<(?:unk|pad|\|endoftext\||0x00)>\s*){5,}$", re.IGNORECASE)
 _DECORATION = frozenset("-=_*.#~+ \n\t|")
 _SAME_WORD = lazy(r"(?:^|\W)([^\W\d_]{1,12})(?:\W{1,3}\1){14,}\W*$")
@@ -69,7 +70,7 @@ class QualityKind:
             if what is not None and found is not None:
                 fields: dict[str, Value] = {"what": what, "sample": found.group("text")[:80]}
                 out.events.append(Event("output_invalid", 0, fields, source=segment.place(index), text=line[:400]))
-                if (form := found.groupdict().get("format")) is not None:
+                if (form := found.groupdict().get("format")) is not None and _WHOLE.search(form) is None:
                     out.facts.append(Fact("quant.method", form.lower(), "file", segment.place(index)))
             elif found:
                 sound += 1

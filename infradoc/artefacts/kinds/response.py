@@ -22,7 +22,8 @@ from infradoc_rules.model import Event
 _SIGNS = (
     "eason",  # finish_reason, stop reasons, ...
     "finish=",
-    "length limit was reached",
+    "limit",
+    "natural stopping point",
     "Counter({",
     "generated_text",
     '"error"',

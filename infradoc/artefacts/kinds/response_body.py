@@ -104,12 +104,16 @@ def _refused(value: Mapping[str, Any]) -> Iterator[Event]:
         yield _event("request_rejected_length", {**numbers, **found.fields})
     elif _OVER.search(json.dumps(value)[:4_000]):
         yield _event("request_rejected_length", numbers)
-    elif code in _OVERLOADED or "overloaded" in (str(value.get("error_type")), str(error.get("type"))):
+    elif _is_overload(code) or "overloaded" in (str(value.get("error_type")), str(error.get("type"))):
         yield _event("request_rejected_load", {"code": code if isinstance(code, int) else 429})
     elif "Out of range float values" in text:  # logits that are no numbers cannot be written as JSON
         yield _event("output_invalid", {"what": "nan"})
     elif isinstance(code, int) and code >= 500:
         yield _event("request_failed", {"error": text[:200]})
+
+
+def _is_overload(code: object) -> bool:
+    return isinstance(code, int) and code in _OVERLOADED
 
 
 def refusal_in(text: str) -> Event | None:

@@ -12,7 +12,8 @@ from infradoc_rules.model import Event, Value
 
 _LINE = 16_384  # characters of a line that are looked at
 _REASON = lazy(
-    r"(?:finish|stop|done)(?:ed)?[_ ]?reason['\"]?\s*[=:]\s*(?:<\w+\.|\{['\"]type['\"]: )?['\"]?(?P<reason>[A-Za-z_]+)"
+    r"(?:finish|stop|done)(?:ed)?[_ ]?reason['\"]?\s*(?:[=:]|->)\s*"
+    r"(?:<\w+\.|\{['\"]type['\"]: )?['\"]?(?P<reason>[A-Za-z_]+)"
 )
 _SHORT = lazy(r"\bfinish=(?P<reason>length|stop|eos_token)\b")
 _TALLY = lazy(r"['\"]?\b(?P<reason>length|stop|max_tokens|eos_token|tool_calls)\b['\"]?\s*[:=]\s*(?P<count>\d{1,9})\b")
@@ -22,12 +23,26 @@ _CLIENT = lazy(
     r"|ResponseError|GenerationError|ValidationError|APIStatusError|ApiError|APIError|status_?code[=: ]+4\d\d"
     r"|HTTP/[12](?:\.\d)? 4\d\d|HTTP 4\d\d|\b4(?:00|13|22) (?:Bad Request|Unprocessable)|\"(?:error|message|detail)\":)"
 )
-_OUTPUT = lazy(r"(?:completion_tokens|output_tokens|eval_count|generated_tokens|\btokens)['\"]?\s*[=:]\s*(?P<n>\d+)")
+_OUTPUT = lazy(
+    r"(?<!prompt_)(?:completion_tokens|output_tokens|eval_count|generated_tokens|\btokens)"
+    r"['\"]?\s*[=:]\s*(?P<n>\d+)"
+)
 _PROMPT = lazy(r"(?:prompt_tokens|input_tokens|prompt_eval_count)['\"]?\s*[=:]\s*(?P<n>\d+)")
 _ASKED = lazy(r"(?:max_tokens|max_new_tokens|max_completion_tokens|n_predict|num_predict)['\"]?\s*[=:]\s*(?P<n>\d+)")
 _TEXT = lazy(r"\b(?:text|content)['\"]?\s*[=:]\s*(?P<q>['\"])(?P<text>.*?)(?<!\\)(?P=q)\s*[,)}]")
 _WORDS = ("length", "context", "exceed", "ContextWindow", "must be", "must have")
-_REACHED = "length limit was reached"  # of a client that parses answers into a schema
+# What client libraries say of an answer that is not whole: they parse it into a schema, or look at why it ended.
+_LIMIT = r"(?:max_?(?:output_|completion_|new_)?tokens?|(?:output |completion )?token (?:length )?limit|output limit)"
+_REACHED = lazy(
+    r"(?i)length limit was reached|has been truncated before reaching a natural stopping point"
+    rf"|\b(?:output|response|completion|answer|generation|reply|message)s?\b[^.;{{}}]{{0,40}}"
+    r"\b(?:incomplete|truncated|cut(?: off| short)?|stopped|ended)\b"
+    rf"[^.;{{}}]{{0,20}}\b(?:because|due to|since|by|at|as)\b[^.;{{}}]{{0,40}}\b{_LIMIT}\b"
+    r"|token limit \(\d+\) exceeded (?:before any response|while)|possibly exceeded output limit"
+    rf"|\b(?:hit|reached|exceeded) (?:a |the |its |your )?(?:model'?s )?(?:output |maximum output |max output )"
+    r"token limit"
+)
+_REACHED_WORDS = ("limit", "natural stopping", "max_tokens", "max_output_tokens", "max_new_tokens", "maxTokens")
 _NO_TOKENS = lazy(r"token_ids=(?:\[\]|\(\)|array\('l'\))")
 
 
@@ -38,7 +53,7 @@ def telling(line: str) -> bool:
         _REASON.search(text) or (_TALLIED.search(text) and _TALLY.search(text))
     ):
         return True
-    if _REACHED in text:
+    if any(word in text for word in _REACHED_WORDS) and _REACHED.search(text):
         return True
     if "finish=" in text and _SHORT.search(text):
         return True
@@ -72,7 +87,7 @@ def _tallied(found: re.Match[str]) -> Event:
 
 def _finished(text: str) -> list[Event]:
     found = _REASON.search(text) or _SHORT.search(text)
-    reason = reason_of(found["reason"].lower()) if found else "length" if _REACHED in text else None
+    reason = reason_of(found["reason"].lower()) if found else "length" if _REACHED.search(text) else None
     if reason is None:
         return []
     fields: dict[str, Value] = {"reason": reason}

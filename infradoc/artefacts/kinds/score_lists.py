@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from infradoc.artefacts.kinds.score import QUANTIZED, REFERENCE, Score
+from infradoc.artefacts.kinds.score import LOWER_IS_BETTER, QUANTIZED, REFERENCE, Score
 from infradoc_rules.lazy_pattern import lazy
 
 _LM_EVAL = lazy(
@@ -29,9 +29,12 @@ _NAMED = lazy(
 )
 _FORMAT = lazy(
     r"(?i)(?:int[48][-_ ]?)?\b(?:awq|gptq|fp8|int4|int8|w4a16|w8a8|nvfp4|mxfp4|q[2-8]_\w+)"
-    r"(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b"
+    r"(?:[-_ ]?(?:int)?[48](?:[-_ ]?bits?)?)?\b|\b[2348]-?bits?\b"
 )
+# A row below a heading that names the metric: "fp16   5.68".
+_ROW = lazy(r"^\s*[-*>]?\s*(?P<task>\w[\w ./()-]{1,40}?)(?:\s{2,}|\t)\s*(?P<score>\d+(?:\.\d+)?)\s*%?\s*$")
 _SIDE = lazy(r"(?i)\b(?:reference|ref|baseline|base|original|model|quanti[sz]ed|ours)\b|[()]")  # which of the two it is
+_HEADING = 60  # characters of a line that says what the numbers below it are
 _AUTO = lazy(r"\bauto\b")
 _WHOLE = lazy(r"(?i)\b(?:bf16|fp16|fp32|bfloat16|float16|unquantized|original|baseline)\b")
 
@@ -109,11 +112,16 @@ def _item(line: str) -> re.Match[str] | None:
 def labelled(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
     """Lines that name format, task and score: "bf16 gsm8k accuracy: 0.812", "awq gsm8k accuracy: 0.533".
 
-    The metric may stand behind the colon: "AWQ: ppl 9.1".
+    The metric may stand behind the colon: "AWQ: ppl 9.1", or in a line of its own above.
     """
     rows: list[Score] = []
-    end = start
-    while end < len(lines) and len(lines[end]) < 160 and (found := _item(lines[end])):
+    head = lines[start] if len(lines[start]) < _HEADING else ""
+    headed = LOWER_IS_BETTER.search(head) is not None and _item(head) is None
+    end = start + 1 if headed else start
+    while end < len(lines) and len(lines[end]) < 160:
+        found = _item(lines[end]) or (_ROW.match(lines[end]) if headed else None)
+        if found is None:
+            break
         label = found.group("task")
         quantized = _FORMAT.search(label)
         cache = "kv" in label.lower()
@@ -122,7 +130,7 @@ def labelled(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
             break
         model = f"kv_cache={named.group()}" if cache else named.group()
         rest = _SIDE.sub(" ", label[: named.start()] + " " + label[named.end() :])
-        task = " ".join(rest.split()) or "score"
+        task = " ".join([*rest.split(), *(("perplexity",) if headed else ())]) or "score"
         rows.append(Score(end, task, float(found.group("score")), None, model, quantized is not None))
         end += 1
     tasks = [{row.task for row in rows if row.quantized is quantized} for quantized in (True, False)]

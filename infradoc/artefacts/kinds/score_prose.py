@@ -15,7 +15,8 @@ from infradoc_rules.lazy_pattern import lazy
 _METRIC = lazy(
     r"(?i)\b(?:acc(?:uracy)?|exact[_ ]match|pass@\d+|f1|bleu|rouge-?\w*|gsm8k|mmlu(?:[-_]pro)?|gpqa\w*|aime\w*"
     r"|math-?500|arc[_-]\w+|hellaswag|human_?eval\w*|mbpp|winogrande|piqa|boolq|truthfulqa|c-?eval|cmmlu|livecode\w*|ifeval|bbh"
-    r"|mt-?bench|perplexity|ppl|wer)\b|准确率|困惑度|得分|分数"
+    r"|mt-?bench|perplexity|ppl|wer"
+    r"|needle\w*|passkey|longbench\w*|ruler|success rate|correct)\b|准确率|困惑度|得分|分数"
 )
 _FORMAT = lazy(
     r"(?i)(?P<bits>(?:\bint[48]|\b[48]-?bit)?[-_ ]?(?:\bawq|\bgptq|\bfp8(?:_e[45]m\d)?"
@@ -23,9 +24,12 @@ _FORMAT = lazy(
     r"|\bmxfp4|\bi?q[1-8]_\w+|\b[348]-?bit|\bbnb|\bnf4|\bquanti[sz]ed\b)[-_ ]?(?:(?:int)?[48]-?(?:bits?)?)?)"
     r"|(?P<whole>\bbf16|\bfp16|\bfp32|\bf16|\bbfloat16|\bfloat16|\bhalf precision"
     r"|\bunquanti[sz]ed|\boriginal|\bbase(?:line)?\b"
-    r"|\bfull precision|\bauto\b|浮点|原始?模型|未量化)"
+    r"|\bfull precision|\bbefore quanti[sz]ation|\bauto\b|浮点|原始?模型|未量化|量化前)"
 )
-_NUMBER = lazy(r"(?<![\w.@/-])(?P<n>\d{1,4}\.\d+|\d{1,2}(?= ?%))(?! ?(?:[\w/-]|[GM]i?B)|\.\d)")
+_NUMBER = lazy(
+    r"(?<![\w.@/-])(?P<n>\d{1,4}\.\d+|\d{1,2}(?= ?%))"
+    r"(?! ?(?:(?!(?:ppl|acc|perplexity)\b)[\w/-]|[GM]i?B)|\.\d)"
+)
 _EIGHT = lazy(r"(?i)\bq8_0\b")  # as good as the original, and what smaller formats are compared with
 _CACHE = lazy(r"(?i)\bkv\b|kv[-_ ]?cache|cache[-_ ]type|_kv_|-ctk|kv_cache_dtype")
 _SPEED = lazy(r"(?i)tok(?:en)?s?/s|throughput|latency|\b[GM]i?B\b|\bms\b|speed|memory|显存|吞吐")
@@ -38,6 +42,27 @@ _HINTS = (
 _SIZE = lazy(r"\b\d+(?:\.\d+)?b\b")  # of a model: scores of two models are no loss
 _FELL = lazy(r"(?<![\w.])(?P<before>\d{1,3}\.\d+) ?%? ?(?:->|=>|→) ?(?P<after>\d{1,3}\.\d+)(?!\w|\.\d)")
 _WORD = lazy(r"[^\W\d_]{2,}")
+# Of a hundred questions, so many were right: "41/100"; a date has a second stroke, and a page few to its right.
+_FRACTION = lazy(r"(?<![\w./-])(?P<n>\d{1,4}) ?/ ?(?P<all>[1-9]\d{1,3})(?![\w/]|\.\d)")
+# What says nothing on the data that was asked.
+_FILLING = frozenset(
+    (
+        *(
+            "model",
+            "models",
+            "compressed",
+            "quantization",
+            "quantisation",
+            "quantized",
+            "quantised",
+            "version",
+            "weights",
+            "checkpoint",
+        ),
+        *("with", "after", "before", "the", "using", "got", "chat", "instruct", "base", "on", "our", "my"),
+        *("original", "is", "was", "and", "of", "in", "run", "cache"),
+    )
+)
 _NEAR = 12  # characters from a metric to "0.61 -> 0.41"
 _REACH = 60  # characters from a format to its number
 _LONGEST = 300
@@ -55,7 +80,7 @@ class _Said:
 
 def contrasted(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
     """Both formats in one line, or in this line and those below it."""
-    line = lines[start]
+    line = _shares(lines[start])
     metric = _metric(line)
     if metric is None:
         return start, []
@@ -73,8 +98,8 @@ def contrasted(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
     if len(said) != 1:
         return start, []
     rows, end = [(start, said[0])], start + 1
-    while end < len(lines) and _metric(lines[end]) == metric and _alike(line, lines[end]):
-        more = _said(lines[end])
+    while end < len(lines) and _metric(below := _shares(lines[end])) == metric and _alike(line, below):
+        more = _said(below)
         if len(more) != 1:
             break
         rows.append((end, more[0]))
@@ -128,9 +153,17 @@ def _after(line: str, found: re.Match[str], later: Sequence[re.Match[str]]) -> r
     return None if any(other.start() < number.start() for other in later) else number
 
 
+def _shares(line: str) -> str:
+    """The line with fractions as percent: "41/100 correct" is a score of 41.0."""
+    if "/" not in line or len(line) > _LONGEST:
+        return line
+    return _FRACTION.sub(lambda found: f"{100 * int(found['n']) / int(found['all']):.1f}", line)
+
+
 def _alike(first: str, second: str) -> bool:
-    one, two = (set(_WORD.findall(_FORMAT.sub(" ", line).lower())) for line in (first, second))
-    return not one | two or len(one & two) >= _ALIKE * len(one | two)
+    """Whether two lines differ in the format and in nothing that matters: one may leave out what the other says."""
+    one, two = (set(_WORD.findall(_FORMAT.sub(" ", line).lower())) - _FILLING for line in (first, second))
+    return len(one & two) >= _ALIKE * len(one | two) or (bool(one & two) and (one <= two or two <= one))
 
 
 def _scores(index: int, metric: str, said: Sequence[_Said]) -> list[Score]:

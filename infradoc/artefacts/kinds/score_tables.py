@@ -35,6 +35,11 @@ _CACHE_COLUMN = lazy(
     r"(?i)^(?:quant[-_ ]?policy|kv[-_ ]?cache(?:[-_ ]d?type)?|kv)[ =:_-]*"
     r"(?P<form>auto|0|bf16|fp16|f16|4|8|fp8\w*|int[48]|q[458]_\d)\b"
 )
+_CSV = lazy(r"^\s*[\w./ +-]{1,60}(?:, ?[\w./ %+-]{1,40}){1,12}\s*$")
+_FORM_COLUMN = lazy(
+    r"(?i)^(?:quant(?:i[sz]ation|\.)?(?:[ _-]?(?:method|type|config))?|precision|format|d?type|weights?|data ?type"
+    r"|量化|精度)$"
+)
 _RULES = frozenset("|-: +=")
 
 
@@ -61,7 +66,10 @@ def _is_score(row: Score) -> bool:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell for cell in _CELL.split(line.strip().strip("|").strip()) if cell]
+    cells = [cell for cell in _CELL.split(line.strip().strip("|").strip()) if cell]
+    if len(cells) == 1 and _CSV.match(line):
+        return [cell.strip() for cell in line.split(",")]
+    return cells
 
 
 def _beside(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
@@ -83,7 +91,7 @@ def _beside(lines: Sequence[str], start: int) -> tuple[int, list[Score]]:
         body.append((end, cells))
         end += 1
     columns = _by_cache_columns(titles, body) or _by_column(titles, body)
-    rows = columns or _by_cache(titles, body) or _by_row(titles, body)
+    rows = columns or _by_cache(titles, body) or _by_row(titles, body) or _by_format(titles, body)
     return end, rows
 
 
@@ -199,6 +207,32 @@ def _by_row(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> lis
                 task = " ".join([*_words(cells), titles[column]])
                 rows.append(Score(line, task, mine, ref, cells[0], True))
     return rows
+
+
+def _by_format(titles: Sequence[str], body: Sequence[tuple[int, list[str]]]) -> list[Score]:
+    """A table with a column for the format of the weights: rows that differ in nothing else are compared."""
+    place = next((index for index, title in enumerate(titles) if _FORM_COLUMN.match(title)), None)
+    if place is None:
+        return []
+    told = [(line, cells) for line, cells in body if len(cells) == len(titles) and not _NUMBER.match(cells[place])]
+    whole = [cells for _, cells in told if _is_unquantized(cells[place])]
+    rows = []
+    for line, cells in told:
+        base = next((base for base in whole if _others(base, {place}) == _others(cells, {place})), [])
+        if not QUANTIZED.search(cells[place]):
+            continue
+        for column in range(len(base)):
+            mine, ref = _value(cells, column), _value(base, column)
+            if column != place and mine is not None and ref is not None:
+                task = " ".join([*_others(cells, {place}), titles[column]])
+                rows.append(Score(line, task, mine, ref, cells[place], True))
+    return rows
+
+
+def _is_unquantized(cell: str) -> bool:
+    return cell.lower() in ("none", "-", "no", "f16", "f32") or (
+        REFERENCE.search(cell) is not None and not QUANTIZED.search(cell)
+    )
 
 
 def _words(cells: Sequence[str]) -> tuple[str, ...]:

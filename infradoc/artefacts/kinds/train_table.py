@@ -32,7 +32,12 @@ _IN_TEXT = lazy(r"(?i)(?:accum\w*(?:[ _-]steps?)?|\bgrad[ _-]?acc|\bgas?\b|梯�
 _SAID = lazy(
     r"(?i)(?:accum\w*(?:[ _-]steps?)?|\bgrad[ _-]?acc|\bgas?\b)\s?(?:=|:|of)?\s?(?P<acc>\d{1,4})\b[^;。]{1,80}?"
     r"(?:(?P<secs>\d+(?:\.\d+)?) ?(?P<unit>ms|s|secs?|seconds)(?: ?(?:/|per) ?(?:step|it\w*)\b|\b)"
-    r"|loss\w* ?(?:of|is|was|=|:|at)? ?(?P<loss>\d+\.\d+))"
+    r"|loss\w*['\"]? ?(?:of|is|was|=|:|at)? ?(?P<loss>\d+\.\d+))"
+)
+# The same with the time in front: "9.9 s with accumulate_grad_batches=8".
+_SAID_AFTER = lazy(
+    r"(?i)(?<![\w.])(?P<secs>\d+(?:\.\d+)?) ?(?P<unit>ms|s|secs?|seconds)(?: ?(?:/|per) ?(?:step|it\w*))?"
+    r" (?:with|at|for|under|using) \w*(?:accum\w*|grad_acc|\bgas?\b)(?:[ _-]steps?)? ?[=: ] ?(?P<acc>\d{1,4})\b"
 )
 _NUMBER = lazy(r"^\**\s*(\d+(?:\.\d+)?)\s*(?:ms|s|secs?)?\s*\**$")
 _WORD = lazy(r"(?i)loss|损失|time|sec|[^a-z]s/|步时|耗时")
@@ -85,7 +90,7 @@ def _sentences(lines: Sequence[str]) -> list[Span]:
     index = 0
     while index < len(lines):
         end = index
-        while end < len(lines) and len(lines[end]) < _LONGEST and "|" not in lines[end] and _SAID.search(lines[end]):
+        while end < len(lines) and len(lines[end]) < _LONGEST and "|" not in lines[end] and any(_runs_in(lines[end])):
             end += 1
         if end > index and len({row.fields["accumulation"] for row in _said(lines, index, end)}) > 1:
             found.append((index, end))
@@ -93,12 +98,18 @@ def _sentences(lines: Sequence[str]) -> list[Span]:
     return found
 
 
+def _runs_in(line: str) -> Iterator[re.Match[str]]:
+    """The runs of a sentence; where times stand in front of what they belong to, a time behind it is another's."""
+    front = list(_SAID_AFTER.finditer(line))
+    yield from front or _SAID.finditer(line)
+
+
 def _said(lines: Sequence[str], start: int, end: int) -> list[_Row]:
     rows: list[_Row] = []
     for index in range(start, end):
-        for place, found in enumerate(_SAID.finditer(lines[index])):
+        for place, found in enumerate(_runs_in(lines[index])):
             fields: dict[str, Value] = {"accumulation": int(found["acc"]), "step": place}  # apart on one line
-            if found["loss"]:
+            if found.groupdict().get("loss"):
                 fields["loss"] = float(found["loss"])
             else:
                 fields["seconds"] = float(found["secs"]) * (0.001 if found["unit"] == "ms" else 1.0)

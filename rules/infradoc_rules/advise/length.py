@@ -16,7 +16,9 @@ from infradoc_rules.advise.refusals import (
     room_for_output,
     was_cut,
 )
+from infradoc_rules.advise.startup import raise_share_for_kv
 from infradoc_rules.model import Action
+from infradoc_rules.values import number
 
 _STEP = 256  # tokens that a proposed limit is rounded up to
 _FINE_STEP = 64  # the same where the length was measured as it was sent
@@ -112,11 +114,27 @@ def disable_context_shift(advice: Advice) -> Action | None:
     )
 
 
+def pool_for_length(advice: Advice) -> Action | None:
+    """A larger pool where the engine lowered the length to what its pool holds; None where it did not."""
+    return raise_share_for_kv(advice) if _lowered_to(advice) is not None else None
+
+
+def _lowered_to(advice: Advice) -> float | None:
+    """The length that the engine came down to as its pool holds no more; None where it kept the one it was given."""
+    for event in reversed(advice.frame.events):
+        if event.name == "length_limit_set" and event.fields.get("from_tokens") is not None:
+            return number(event.fields.get("to_tokens"))
+    return None
+
+
 def raise_length_limit(advice: Advice) -> Action | None:
     """Raise the limit that was hit, to the longest request seen, rounded up to 256 tokens.
 
-    None where nothing came near the configured limit: what was cut was cut elsewhere, such as by a request field.
+    None where nothing came near the configured limit (what was cut was cut elsewhere, such as by a request field), and
+    where the engine itself came down to it, as its pool holds no more.
     """
+    if _lowered_to(advice) is not None:
+        return None
     configured = advice.number("max_model_len")
     limit, longest = limit_hit(advice.frame.events), longest_refused(advice.frame.events)
     if advice.fact("truncation_policy") != "reject" and fit_length_limit(advice) is not None:
@@ -244,6 +262,23 @@ def lower_client_max_tokens(advice: Advice) -> Action | None:
         if target
         else advice.say("a smaller max_tokens in the requests", "在请求中减小 max_tokens"),
         why=advice.say("prompt + max_tokens then fits the limit", "提示 + max_tokens 即可落在上限内"),
+        cost=advice.say("answers may end early: their readers are the losers", "回答可能提前结束：受损的是读者"),
+    )
+
+
+def reserve_less(advice: Advice) -> Action | None:
+    """Requests that name their answer's length. None where the engine reserves as it goes."""
+    length, policy = advice.number("max_model_len"), advice.fact("scheduling_policy")
+    if policy != "GUARANTEED_NO_EVICT" or not length:
+        return None
+    return advice.action(
+        "lower_client_max_tokens",
+        to_value=None,
+        flag=advice.say("max_tokens in each request", "在每个请求中写明 max_tokens"),
+        why=advice.say(
+            f"without it a request reserves {length:,.0f} tokens of KV until it ends, and others wait for that room",
+            f"不写明时每个请求在结束前预留 {length:,.0f} 个 token 的 KV，其他请求只能等待",
+        ),
         cost=advice.say("answers may end early: their readers are the losers", "回答可能提前结束：受损的是读者"),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.model import Action
 
-_AMPERE = 80.0
 # Compute capability (x10) from which kernels of a method exist in serving engines; AWQ and GPTQ as GEMM, not Marlin.
 _NEEDS = (("gptq", 60), ("awq", 75), ("int8", 75), ("marlin", 80), ("fp8", 89), ("nvfp4", 100))
 

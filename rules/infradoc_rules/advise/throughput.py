@@ -38,7 +38,9 @@ def raise_clients_in_flight(advice: Advice) -> Action | None:
 
 
 def raise_seqs_for_queue(advice: Advice) -> Action | None:
-    """As many requests at once as the pool holds, up to four times the present limit."""
+    """As many at once as the pool holds, up to four times the present limit. None where room is reserved whole."""
+    if advice.fact("scheduling_policy") == "GUARANTEED_NO_EVICT" and advice.fact("serving.at_limit") is False:
+        return None
     running = advice.number("batch.running")
     present = advice.number("slots.count") or advice.number("max_num_seqs") or running
     if not present or not running:

@@ -7,6 +7,9 @@ import math
 from infradoc_rules.advise.base import Advice
 from infradoc_rules.model import Action
 
+_WAITING = 16.0  # runnable threads
+_NO_IDLE = 0.05
+
 
 def raise_front_ends(advice: Advice) -> Action | None:
     """More front-end processes, where the engine has the knob (vLLM)."""
@@ -88,8 +91,17 @@ def use_more_threads(advice: Advice) -> Action | None:
 
 
 def raise_quota(advice: Advice) -> Action | None:
-    """Twice the cores, where a quota holds the server back. None where there is none."""
-    quota = advice.number("cpu.limit")
+    """More cores, where a quota holds the server back or threads are seen to wait for one. None where neither is."""
+    quota, waiting = advice.number("cpu.limit"), advice.number("cpu.runnable") or 0.0
+    if not quota and waiting >= _WAITING and (advice.number("cpu.idle") or 0.0) <= _NO_IDLE:
+        return advice.action(
+            "raise_cpu_limit",
+            why=advice.say(
+                f"{waiting:.0f} threads want a core at once, and none is idle",
+                f"同时有 {waiting:.0f} 个线程需要核，而没有空闲的核",
+            ),
+            cost=advice.say("cores cost money: whoever pays for them is the loser", "更多的核要花钱：受损的是付费方"),
+        )
     if not quota:
         return None
     visible = advice.number("cpu.visible") or math.inf

@@ -13,7 +13,7 @@ from infradoc_rules.advise import ADVISERS
 from infradoc_rules.cases import CasesError, load_cases
 from infradoc_rules.catalog import CASES_SUFFIX, default_dir, rule_files
 from infradoc_rules.conditions import TIME_NAMES
-from infradoc_rules.lint.expressions import match_problems, nearest, promql_problems
+from infradoc_rules.lint.expressions import did_you_mean, match_problems, promql_problems
 from infradoc_rules.promql import variables_in
 from infradoc_rules.rule_file import RuleError, load_rule
 from infradoc_rules.schema import Condition, Live, LiveBranch, MatchBranch, PostMortem, Rule, Text
@@ -58,7 +58,7 @@ def _rule_problems(rule: Rule, path: Path, marked: Marked) -> Iterator[tuple[_Pa
 def _identity_problems(rule: Rule, path: Path) -> Iterator[tuple[_Path, str]]:
     known = finding_ids()
     if rule.id not in known:
-        yield ("id",), f"{rule.id} is no finding id of vocabulary.yaml{nearest(rule.id, known)}"
+        yield ("id",), f"{rule.id} is no finding id of vocabulary.yaml{did_you_mean(rule.id, known)}"
     elif path.parent.name != known[rule.id].area:
         yield ("id",), f"{rule.id} belongs into the folder {known[rule.id].area}, not {path.parent.name}"
     if path.name != f"{rule.id}.yaml":
@@ -68,11 +68,14 @@ def _identity_problems(rule: Rule, path: Path) -> Iterator[tuple[_Path, str]]:
 def _reference_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
     for index, name in enumerate(rule.explains):
         if name not in finding_ids() or name == rule.id:
-            yield ("explains", index), f"explains {name}, which is no other finding id{nearest(name, finding_ids())}"
+            yield (
+                ("explains", index),
+                f"explains {name}, which is no other finding id{did_you_mean(name, finding_ids())}",
+            )
     for index, name in enumerate(rule.advised):
         if name not in ADVISERS:
             where: _Path = ("advise", index) if name in rule.advise else ("post_mortem", "advise")
-            yield where, f"advises {name}, which is no sizing function{nearest(name, ADVISERS)}"
+            yield where, f"advises {name}, which is no sizing function{did_you_mean(name, ADVISERS)}"
 
 
 def _threshold_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
@@ -124,7 +127,10 @@ def _condition_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
         if where[0] == "post_mortem" and item.expr is not None:
             yield where, "a post_mortem condition is a match over events and facts, not an expr"
         if item.signal is not None and item.signal not in signal_table().signals:
-            yield where, f"signal {item.signal} is not in signals.yaml{nearest(item.signal, signal_table().signals)}"
+            yield (
+                where,
+                f"signal {item.signal} is not in signals.yaml{did_you_mean(item.signal, signal_table().signals)}",
+            )
 
 
 def _text_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
@@ -142,7 +148,11 @@ def _text_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
         if not any("\u4e00" <= char <= "\u9fff" for char in text.zh):
             yield (*where, "zh"), f"the Chinese text {text.zh!r} holds no Chinese"
         for name in sorted((places(text.en) | places(text.zh)) - allowed):
-            yield where, f"the text fills in {name}, which nothing gives{nearest(name, allowed)}"
+            yield where, f"the text fills in {name}, which nothing gives{did_you_mean(name, allowed)}"
+    filled = frozenset[str]().union(*(places(text.en) | places(text.zh) for _, text, _ in own))
+    for where, *_ in _expressions(rule):
+        if "values" in where and where[-1] not in filled:
+            yield where, f"value {where[-1]} is filled into no text"
     if not rule.false_alarms:
         yield ("false_alarms",), "false_alarms is empty: say what looks like this and is none"
 
@@ -154,7 +164,7 @@ def _verify_problems(rule: Rule) -> Iterator[tuple[_Path, str]]:
         if spec is None:
             yield (
                 where,
-                f"verify: {metric.signal} is not in signals.yaml{nearest(metric.signal, signal_table().signals)}",
+                f"verify: {metric.signal} is not in signals.yaml{did_you_mean(metric.signal, signal_table().signals)}",
             )
         elif (metric.quantile is not None) != (spec.kind == "histogram"):
             yield where, f"verify: quantile goes with a histogram; {metric.signal} is a {spec.kind}"

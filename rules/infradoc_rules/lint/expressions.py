@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 
@@ -10,6 +9,7 @@ from infradoc_rules.conditions import filled_match
 from infradoc_rules.knobs import knob_table
 from infradoc_rules.lint.labels import TARGET_LABELS, hopeless_matches
 from infradoc_rules.match import OWN_FIELDS, MatchError, MatchExpr, parse_match
+from infradoc_rules.near import near
 from infradoc_rules.promql import Expr, PromqlError, parse
 from infradoc_rules.promql.nodes import Aggregate, Binary, Call, Node, Selector, children
 from infradoc_rules.signals import signal_table
@@ -47,13 +47,13 @@ def match_problems(text: str, names: Mapping[str, float]) -> Iterator[str]:
     yield from _event_problems(expr)
     for name in sorted(expr.facts):
         if name not in knob_table() and "." not in name:
-            yield f"fact {name!r} is no knob{nearest(name, knob_table().by_name)}; other facts have a dotted name"
+            yield f"fact {name!r} is no knob{did_you_mean(name, knob_table().by_name)}; other facts have a dotted name"
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def did_you_mean(name: str, known: Collection[str]) -> str:
     """`; did you mean X?`, or nothing when none is near."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    meant = near(name, known)
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def _name_problems(expr: Expr) -> Iterator[str]:
@@ -62,13 +62,13 @@ def _name_problems(expr: Expr) -> Iterator[str]:
         if isinstance(node, Selector):
             spec = table.resolve(node.name)
             if spec is None:
-                hint = _histogram_hint(node.name) or nearest(node.name, table.series_names())
+                hint = _histogram_hint(node.name) or did_you_mean(node.name, table.series_names())
                 yield f"signal {node.name} is not in signals.yaml{hint}"
                 continue
             allowed = _EXTRA_LABELS | set(spec.labels)
             for matcher in node.matchers:
                 if matcher.label not in allowed:
-                    yield f"{node.name} has no label {matcher.label}{nearest(matcher.label, allowed)}"
+                    yield f"{node.name} has no label {matcher.label}{did_you_mean(matcher.label, allowed)}"
                 elif node.name in VIEW_NAMES:
                     yield from _view_problems(node.name, matcher.label, matcher.op, matcher.value)
         elif isinstance(node, Aggregate):
@@ -87,26 +87,26 @@ def _grouping_problems(node: Aggregate) -> Iterator[str]:
         allowed |= set(spec.labels) if spec is not None else set()
     for label in node.grouping:
         if label not in allowed:
-            yield f"{node.op} groups by {label}, which none of its series has{nearest(label, allowed)}"
+            yield f"{node.op} groups by {label}, which none of its series has{did_you_mean(label, allowed)}"
 
 
 def _view_problems(name: str, label: str, op: str, value: str) -> Iterator[str]:
     if op != "=":
         return
     if label == "knob" and value not in knob_table():
-        yield f"{name}: {value!r} is no knob{nearest(value, knob_table().by_name)}"
+        yield f"{name}: {value!r} is no knob{did_you_mean(value, knob_table().by_name)}"
     if label == "event" and value not in signal_table().events:
-        yield f"{name}: {value!r} is no event{nearest(value, signal_table().events)}"
+        yield f"{name}: {value!r} is no event{did_you_mean(value, signal_table().events)}"
 
 
 def _event_problems(expr: MatchExpr) -> Iterator[str]:
     events = signal_table().events
     for name in sorted(expr.events):
         if name not in events:
-            yield f"event {name} is not in signals.yaml{nearest(name, events)}"
+            yield f"event {name} is not in signals.yaml{did_you_mean(name, events)}"
     for event, field in sorted(expr.fields):
         if event in events and field not in events[event].fields and field not in OWN_FIELDS:
-            yield f"event {event} has no field {field}{nearest(field, [*events[event].fields, *OWN_FIELDS])}"
+            yield f"event {event} has no field {field}{did_you_mean(field, [*events[event].fields, *OWN_FIELDS])}"
 
 
 def _selectors(node: Node) -> Iterator[Selector]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -10,6 +9,7 @@ from itertools import zip_longest
 
 import promql_parser
 
+from infradoc_rules.near import near
 from infradoc_rules.promql.convert import OutsideSubset, convert
 from infradoc_rules.promql.errors import PromqlError
 from infradoc_rules.promql.locate import locate
@@ -156,6 +156,6 @@ def _check_tokens(text: str, tokens: Sequence[Token]) -> None:
 def _check_function(text: str, token: Token) -> None:
     if token.text in SUBSET.functions or token.text.lower() in _CALL_LIKE:
         return
-    near = difflib.get_close_matches(token.text, SUBSET.functions | SUBSET.aggregations, n=1)
-    hint = f"; the nearest is {near[0]}()" if near else ""
+    meant = near(token.text, sorted(SUBSET.functions | SUBSET.aggregations))
+    hint = f"; the nearest is {meant}()" if meant else ""
     raise PromqlError(f"function {token.text}() is outside the subset{hint}", text, token.position)

@@ -9,6 +9,7 @@ from typing import Any
 
 import re2
 
+from infradoc_rules.near import nearest
 from infradoc_rules.sizing.config import model_of
 from infradoc_rules.sizing.model import Model
 from infradoc_rules.yaml_file import load_plain
@@ -47,11 +48,9 @@ def known_names() -> list[str]:
 
 def nearest_names(text: str, most: int = 3) -> list[str]:
     """Names that look like `text`, best first."""
-    import difflib  # not above: a post-mortem asks for no neighbours
-
     key = "".join(word for word in _words(text) if word not in _QUANTIZED)
-    near = difflib.get_close_matches(key, _table(), n=2 * most, cutoff=0.5)
-    return list(dict.fromkeys(_table()[one].name for one in near))[:most]
+    found = nearest(key, _table(), 2 * most)  # a model may have two names of the table
+    return list(dict.fromkeys(_table()[one].name for one in found))[:most]
 
 
 def _words(text: str) -> list[str]:

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infradoc_rules.fatal import END_A_PROCESS
 from infradoc_rules.model import Event
-from infradoc_rules.summaries.start import refuses
+from infradoc_rules.summaries.start import SERVING, refuses
 
 # Any of these ends a server by itself: what is killed after it is cleaned up, not the cause.
-_CAUSES = frozenset(
-    {
-        "cuda_oom",
-        "weights_do_not_fit",
-        "kv_no_memory",
-        "memory_below_request",
-        "memory_moved",
-        "kernel_resources",
-        "quantization_unsupported",
-        "kv_check_failed",
-        "nccl_timeout",
-        "nccl_error",
-        "watchdog_timeout",
-        "xid",
-        "gpu_lost",
-        "probe_failed",
-        "shm_short",
-        "traceback",
-    }
-)
+_CAUSES = END_A_PROCESS | {"traceback"}
 _SEGMENTATION = 11
 # Work that went on after a fault: the fault did not end the process.
-_WORK = frozenset(
-    {"stats_line", "step_line", "request_finished", "engine_ready", "model_loaded", "kv_allocated", "train_step"}
-)
+_WORK = SERVING | {"model_loaded", "kv_allocated"}
 # Exceptions that only tell of a process that is gone.
 _ECHO_WORDS = ("EngineDead", "died", "cancelled", "Cancelled", "ShardCannotStart", "ConnectionReset", "BrokenPipe")
 

@@ -18,12 +18,14 @@ _ECHO_TYPES = frozenset(
         "KeyboardInterrupt",
     }
 )
+# What the program is told when a connection broke below; older versions call it an internal error.
+_SURFACED = frozenset({"ncclSystemError", "ncclInternalError"})
 _EARLY = 8  # collectives before any step of the model: weights are broadcast, ranks meet at a barrier
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
     """collective.timeouts, collective.cause, collective.late_rank?."""
-    timeouts = [event for event in events if event.name == "nccl_timeout"]
+    timeouts = timeouts_of(events)
     system = system or next((str(e.fields.get("system")) for e in events if e.name == "launched"), None)
     if timeouts:
         cause, event = _cause(events, timeouts, system)
@@ -39,12 +41,18 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
         yield Fact("collective.cause", cause, "derived", (event or lost[0]).source)
 
 
+def timeouts_of(events: Sequence[Event]) -> list[Event]:
+    """The waits that ended; what a rank writes down because of one counts where nothing else was pasted."""
+    found = [event for event in events if event.name == "nccl_timeout"]
+    return [event for event in found if event.fields.get("backend") != "dump"] or found
+
+
 def _lost(events: Sequence[Event]) -> list[Event]:
     """Connections between ranks that broke and ended the run; what NCCL tries again, or a normal end, is none."""
     errors = [event for event in events if event.name == "nccl_error"]
     broken = [event for event in errors if event.fields.get("code") in ("ncclRemoteError", "lost")]
     failed = any(event.name == "traceback" and event.fields.get("exception") in _ECHO_TYPES for event in events)
-    failed = failed or any(event.fields.get("code") == "ncclSystemError" for event in errors)
+    failed = failed or any(event.fields.get("code") in _SURFACED for event in errors)
     return broken or [event for event in errors if failed and event.fields.get("code") == "network"]
 
 
@@ -96,7 +104,9 @@ def _is_stop(event: Event) -> bool:
     """Somebody ended the run: a key, a batch system, a signal from outside."""
     if event.name == "traceback":
         return event.fields.get("exception") in ("KeyboardInterrupt", "SignalException")
-    return event.name == "rank_busy" and event.fields.get("what") == "stopped"
+    # A batch system that ends a job because one of its hosts broke down stops nothing that was sound.
+    host_failed = "FAILURE" in (event.text or "")
+    return event.name == "rank_busy" and event.fields.get("what") == "stopped" and not host_failed
 
 
 def _busy(earlier: Sequence[Event]) -> tuple[str, Event] | None:
@@ -107,7 +117,7 @@ def _busy(earlier: Sequence[Event]) -> tuple[str, Event] | None:
             return ("data", event) if isinstance(done, int) and isinstance(total, int) and done < total else None
         if event.name == "checkpoint_io":
             return "checkpoint", event
-        if event.name == "rank_busy" and not _is_stop(event):
+        if event.name == "rank_busy" and event.fields.get("what") != "stopped":
             return str(event.fields["what"]), event
         if event.name in ("train_step", "stats_line"):
             return None

@@ -63,6 +63,9 @@ def _slow_path(account: Account, nodes: int, nvlink: bool, rdma: bool) -> tuple[
     between = _betweennodes_of(account, links, local, nodes)
     if between is not None:
         return _network(account, between, rdma or _fabric(account))
+    told = _told_off(account, links, nodes)
+    if told is not None:
+        return "ib_disabled", told
     off = next((e for e in account.named("p2p_disabled") if e.fields.get("reason") == "nvlink"), None)
     if off is not None:
         return ("p2p_disabled" if _p2p_off(account) else "no_peer_access"), off
@@ -120,6 +123,17 @@ def _betweennodes_of(account: Account, links: Sequence[Event], local: Sequence[E
     crossing = [event for event in links if via(event) == "NET" and event not in local]
     used = [event for event in account.named("nccl_network") if event.fields.get("used") is True]
     return next(iter(crossing or used), None)
+
+
+def _told_off(account: Account, links: Sequence[Event], nodes: int) -> Event | None:
+    """The RDMA card that a tool shows, where a setting switches it off for several hosts; None where a log of the
+    transport says more.
+    """
+    if nodes < 2 or links or not account.setting("NCCL_IB_DISABLE", "nccl_ib"):
+        return None
+    cards = [event for event in account.named("nccl_network") if event.fields.get("net") == "IB-hardware"]
+    shown = account.named("topology_link") if account.number("topo.nics") > 0 else []
+    return next(iter(cards or shown), None)
 
 
 def _network(account: Account, event: Event, rdma: bool) -> tuple[str, Event | None]:

@@ -4,7 +4,8 @@ Facts: cpu.limit? (cores that the server may use), cpu.visible? (cores that it s
 second), cpu.threads_set, cpu.oversubscribed (a quota far below the cores that libraries size their thread pools by, and
 no OMP_NUM_THREADS), cpu.lockstep (a model that runs on the CPU with more threads than cores), cpu.threads_left_out?
 (cores left idle by a model on the CPU that was cut down to one thread), cpu.throttled_share?, cpu.frontend_cores?,
-cpu.engine_cores?, cpu.tokenizer_share?, cpu.frontend_share?, cpu.idle?, cpu.load_per_core?, cpu.neighbour_cores?.
+cpu.engine_cores?, cpu.tokenizer_share?, cpu.frontend_share?, cpu.idle?, cpu.load_per_core?, cpu.runnable?,
+cpu.neighbour_cores?.
 """
 
 from __future__ import annotations
@@ -132,13 +133,15 @@ def _is_front(name: str) -> bool:
 
 
 def _host(events: Sequence[Event], visible: float | None) -> Iterator[Fact]:
-    for field in ("idle", "load"):
+    for field in ("idle", "load", "runnable"):
         row = next((event for event in reversed(events) if event.name == "host_usage" and field in event.fields), None)
         value = number(row.fields[field]) if row is not None else None
         if row is None or value is None:
             continue
         if field == "idle":
             yield Fact("cpu.idle", value, "derived", row.source)
+        elif field == "runnable":
+            yield Fact("cpu.runnable", value, "derived", row.source)
         elif visible:
             yield Fact("cpu.load_per_core", value / visible, "derived", row.source)
 

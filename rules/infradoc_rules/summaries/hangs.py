@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
+from infradoc_rules.fatal import END_A_WAIT
 from infradoc_rules.lazy_pattern import lazy
 from infradoc_rules.model import Event, Fact
-from infradoc_rules.summaries.collectives import all_at_the_first, is_root_error
+from infradoc_rules.summaries.collectives import all_at_the_first, is_root_error, timeouts_of
 from infradoc_rules.summaries.links import ranks_of
 from infradoc_rules.summaries.load import fact
 
@@ -22,12 +24,12 @@ _WORKS = lazy(
 )
 _FAILS = lazy(r"(?i)\bnot?\b|n't\b|\bstill\b|\balso hangs?\b|\bhangs? (?:as well|too|again)\b|仍|还是|没有|不行")
 _PROGRESS = frozenset({"train_step", "request_finished", "nccl_bandwidth", "engine_ready", "stats_line"})
-_FATAL = frozenset({"cuda_oom", "kv_no_memory", "weights_do_not_fit", "memory_below_request", "host_oom_kill", "xid"})
+_ENDED = frozenset({"traceback", "nccl_error", "engine_failed"})
 
 
 def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | None) -> Iterable[Fact]:
     """comm.hang, where several ranks of one host are known or a copy was seen to fail."""
-    timeouts = [event for event in events if event.name == "nccl_timeout"]
+    timeouts = timeouts_of(events)
     system = system or next((str(e.fields.get("system")) for e in events if e.name == "launched"), None)
     hang, event = _hang(events, facts, timeouts, system)
     if hang is not None:
@@ -48,20 +50,24 @@ def _hang(
     if wrong is not None:
         return "wrong_data", wrong
     refused = next((e for e in events if e.name == "p2p_blocked" and e.fields.get("by") == "refused"), None)
-    if refused is not None and any(event.name in ("traceback", "nccl_error", "engine_failed") for event in events):
+    if refused is not None and ("Error" in (refused.text or "") or any(event.name in _ENDED for event in events)):
         return "refused", refused
     slow = next((event for event in events if event.name == "p2p_bandwidth" and _slower_as_peers(event)), None)
     if slow is not None:
         return "slow", slow
     told = next((event for event in events if is_told_cure(event)), None)
-    if told is not None and not any(event.name in _PROGRESS or event.name in _FATAL for event in events):
+    if told is not None and not any(event.name in _PROGRESS or event.name in END_A_WAIT for event in events):
         return "stalled", told
+    probe = _probe_that_hangs(events)
+    if probe is not None:
+        return "stalled", probe
     if not _peers(events, facts):
         return None, None
     if facts.get("topo.nvlink") is not None and facts["topo.nvlink"].value is True:
         return "none", None
     stall = _stall(events, timeouts, system) or _busy_for_nothing(events, facts) or _cured(events, timeouts, system)
-    if stall is None or any(event.name in _FATAL or is_root_error(event) for event in events):
+    stall = stall or _blocked_for_good(events, blocked or _first_of(events, "iommu_on"))
+    if stall is None or any(event.name in END_A_WAIT or is_root_error(event) for event in events):
         return "none", None
     return ("blocked", blocked) if blocked is not None else ("stalled", stall)
 
@@ -89,6 +95,35 @@ def _peers(events: Sequence[Event], facts: Mapping[str, Fact]) -> bool:
 def _devices(facts: Mapping[str, Fact]) -> int:
     """Devices of one host that llama.cpp uses; 0 where it does not say."""
     return int(fact(facts, "llamacpp.devices") or 0)
+
+
+def _first_of(events: Sequence[Event], by: str) -> Event | None:
+    return next((event for event in events if event.name == "p2p_blocked" and event.fields.get("by") == by), None)
+
+
+def _probe_that_hangs(events: Sequence[Event]) -> Event | None:
+    """The engine's own test of direct copies, where somebody broke the run off and nothing else had come."""
+    for event, after in pairwise(events):
+        if event.name == "p2p_blocked" and event.fields.get("by") == "probe" and _is_broken_off(after):
+            return event
+    return None
+
+
+def _is_broken_off(event: Event) -> bool:
+    if event.name == "traceback":
+        return event.fields.get("exception") == "KeyboardInterrupt"
+    return event.name == "rank_busy" and event.fields.get("what") == "stopped"
+
+
+def _blocked_for_good(events: Sequence[Event], blocked: Event | None) -> Event | None:
+    """What blocks direct copies, where they were chosen and nothing came of it: the IOMMU refused a device's access, or
+    somebody broke the run off.
+    """
+    if blocked is None or any(event.name in _PROGRESS for event in events):
+        return None
+    direct = any(e.name == "nccl_transport" and str(e.fields.get("path")) == "P2P" for e in events)
+    ended = any(_is_broken_off(event) for event in events)
+    return blocked if direct and (ended or blocked.fields.get("by") == "iommu") else None
 
 
 def _busy_for_nothing(events: Sequence[Event], facts: Mapping[str, Fact]) -> Event | None:

@@ -105,6 +105,7 @@ def _of_snapshot(
     Processes that the log names as its own are left out. In a container no process is listed, only what is in use.
     """
     own = {int(pid) for event in run for pid in _LOG_PID.findall(event.text or "")}
+    held: dict[tuple[Value | None, Value | None], float] = {}  # by device and process: a series lists one many times
     listed: dict[Value | None, float] = {}
     places: dict[Value | None, str | None] = {}
     own_seen = False
@@ -115,8 +116,10 @@ def _of_snapshot(
         if event.fields.get("pid") in own:
             own_seen = True
             continue
-        device = event.fields.get("gpu")
-        listed[device] = listed.get(device, 0.0) + size
+        device, pid = event.fields.get("gpu"), event.fields.get("pid")
+        before = held.get((device, pid), 0.0) if pid is not None and event.time is not None else 0.0
+        held[device, pid] = size
+        listed[device] = listed.get(device, 0.0) + size - before
         places[device] = event.source
     for event in events:
         if event.name == "gpu_state" and not own_seen:

@@ -11,6 +11,7 @@ from infradoc_rules.model import Event, Fact
 _OFF = frozenset({"1", "1.", "true", "yes"})
 _LANE = 25.0  # GB/s of one NVLink in one direction, from the second generation on
 _LEAST_OF_NVLINK = 0.25  # of the links' sum; a ring of few channels reaches half
+_MOST_GPUS = 8  # of a host that is not a rack; more shards of one model sit on several
 _SLOW_NVLINK = 12.0  # GB/s; one NVLink 2 pair gives over 20, PCIe through host memory 5 to 10
 
 
@@ -69,7 +70,7 @@ def nodes_of(account: Account) -> int:
         for event in account.events
         if event.name.startswith("nccl_") and event.fields.get("host")
     }
-    declared = int(account.number("train.nodes"))
+    declared = int(account.number("train.nodes")) or math.ceil(account.number("tensor_parallel_size") / _MOST_GPUS)
     return max(declared, len(hosts), _nodes_by_rank(account), 1)
 
 

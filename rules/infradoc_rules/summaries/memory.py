@@ -92,7 +92,7 @@ def _refused(run: Sequence[Event]) -> Iterator[Fact]:
         "oom.at_wake_up", first is not None and _at_wake_up(first, run), "derived", first.source if first else None
     )
     yield Fact("oom.multimodal", first is not None and _multimodal(first, run), "derived")
-    numbers = {} if first is None else _numbers(lasting)
+    numbers = {} if first is None else _numbers(lasting, run)
     yield from (Fact(f"oom.{name}", value, "derived", first.source) for name, value in numbers.items() if first)
     yield from _fragments(numbers)
     if first is not None:
@@ -101,8 +101,11 @@ def _refused(run: Sequence[Event]) -> Iterator[Fact]:
         yield Fact("oom.first_phase", phase, "derived", first.source)
 
 
-def _numbers(lasting: Sequence[Event]) -> dict[str, Value]:
-    """The numbers of the first refusal; what its first line leaves out is taken from its echoes."""
+def _numbers(lasting: Sequence[Event], run: Sequence[Event]) -> dict[str, Value]:
+    """The numbers of the first refusal; what its first line leaves out is taken from its echoes.
+
+    What it does not say of the allocator is taken from a table or a line that the program printed of it.
+    """
     out: dict[str, Value] = {}
     want = next((event.fields["want_bytes"] for event in lasting if "want_bytes" in event.fields), None)
     for event in lasting:
@@ -114,7 +117,15 @@ def _numbers(lasting: Sequence[Event]) -> dict[str, Value]:
         reserved, allocated = event.fields.get("reserved_bytes"), event.fields.get("allocated_bytes")
         if isinstance(reserved, int) and isinstance(allocated, int):
             out.setdefault("reserved_unallocated_bytes", max(reserved - allocated, 0))
+    allocated, reserved = (_printed(run, name) for name in ("allocated_bytes", "reserved_bytes"))
+    if "reserved_unallocated_bytes" not in out and allocated is not None and reserved is not None:
+        out["allocated_bytes"], out["reserved_unallocated_bytes"] = allocated, max(reserved - allocated, 0)
     return out
+
+
+def _printed(run: Sequence[Event], name: str) -> int | None:
+    values = [event.fields[name] for event in run if event.name == "allocator_state" and name in event.fields]
+    return next((value for value in reversed(values) if isinstance(value, int)), None)
 
 
 def _fragments(numbers: Mapping[str, Value]) -> Iterator[Fact]:

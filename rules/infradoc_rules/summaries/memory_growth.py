@@ -38,6 +38,8 @@ _IMAGES = lazy(
 
 _HOST = "host"  # the name of what `free` says is taken
 
+_OF_DEVICES = ("gpu_state", "gpu_process")  # their time is that of the reading
+
 Points = list[tuple[float | None, float]]
 
 
@@ -52,7 +54,7 @@ def summary(events: Sequence[Event], facts: Mapping[str, Fact], system: str | No
     if not grown:
         return
     name, rows = max(grown, key=lambda pair: _size(pair[1][-1]) - _size(pair[1][0]))
-    device = rows[0].name == "gpu_state"
+    device = rows[0].name in _OF_DEVICES
     points: Points = [(_seconds(event), _size(event)) for event in rows]
     first, last = points[0][1], points[-1][1]
     place = rows[-1].source
@@ -83,11 +85,13 @@ def _far_apart(rows: Sequence[Event]) -> bool:
 
 
 def _devices(events: Sequence[Event]) -> list[tuple[str, list[Event]]]:
-    """The memory of each GPU over a series of readings."""
+    """The memory of each GPU, and of each process on one, over a series of readings."""
     series: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event.name == "gpu_state" and number(event.fields.get("used_bytes")) is not None:
             series[f"GPU {event.fields.get('gpu', 0)}"].append(event)
+        if event.name == "gpu_process" and number(event.fields.get("bytes")) is not None and event.time is not None:
+            series[f"{_key(event)} on GPU {event.fields.get('gpu', 0)}"].append(event)
     return [(name, rows) for name, rows in series.items() if len(rows) >= _DEVICE_SAMPLES]
 
 
@@ -112,12 +116,12 @@ def _multimodal(facts: Mapping[str, Fact]) -> bool:
 
 def _key(event: Event) -> str:
     """A process by its number and program: what tools show of the arguments changes with the width of the window."""
-    pid, name = event.fields.get("pid"), str(event.fields["name"])
+    pid, name = event.fields.get("pid"), str(event.fields.get("name", "process"))
     return name if pid is None else f"{re.split(r'[. ]', name, maxsplit=1)[0]} {pid}"
 
 
 def _seconds(event: Event) -> float | None:
-    return event.time if event.name == "gpu_state" else number(event.fields.get("seconds"))
+    return event.time if event.name in _OF_DEVICES else number(event.fields.get("seconds"))
 
 
 def _size(event: Event) -> float:

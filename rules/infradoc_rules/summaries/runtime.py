@@ -150,6 +150,9 @@ def _load(events: Sequence[Event], facts: Mapping[str, Fact], full: bool) -> Ite
     slow = slow or (
         eager and len(speeds) >= 3 and median(speeds) < _EAGER_TOKENS and not _over(facts, "serving.prefill_ratio", 5)
     )
+    # A single page has no rates, but the usual gap between the tokens of a stream.
+    gap = fact(facts, "metrics.llm_inter_token_latency_seconds.p50")
+    slow = slow or (eager and not speeds and gap is not None and gap > 1 / _EAGER_TOKENS)
     slow = slow or (_over(facts, "bench.token_seconds", 1 / _SLOW_TOKENS) and batch <= _SMALL_BATCH)
     yield Fact("serving.slow_decode", slow, "derived", place)
     starved = starved or (slow and _true(facts, "enforce_eager")) or _true(facts, "growth.leaks")
@@ -168,7 +171,9 @@ def _by_requests(events: Sequence[Event], facts: Mapping[str, Fact]) -> Iterator
     rows = [event for event in events if event.name == "request_finished"]
     times = [value for event in rows if (value := number(event.fields.get("seconds_per_token")))]
     if len(times) >= 3:
-        slow = median(times) > 1 / _SLOW_TOKENS and not _on_cpu(facts)
+        idle = share_of_device(facts)
+        eager = _true(facts, "enforce_eager") and idle is not None and idle < _IDLE
+        slow = median(times) > 1 / (_EAGER_TOKENS if eager else _SLOW_TOKENS) and not _on_cpu(facts)
         yield Fact("serving.slow_decode", slow, "derived", rows[-1].source)
 
 

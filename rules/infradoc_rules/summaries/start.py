@@ -7,24 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from infradoc_rules.fatal import END_A_START
 from infradoc_rules.model import Event, Fact
 
-_SERVING = frozenset({"engine_ready", "stats_line", "step_line", "request_finished", "train_step"})
-# Any of these before the server answers ends the start. Tracebacks are judged apart: libraries print harmless ones.
-_FATAL = frozenset(
-    {
-        "cuda_oom",
-        "engine_failed",
-        "weights_do_not_fit",
-        "kv_no_memory",
-        "memory_below_request",
-        "memory_moved",
-        "worker_died",
-        "kernel_resources",
-        "quantization_unsupported",
-        "host_alloc_failed",
-    }
-)
+# What only a server, or a training run, that works says.
+SERVING = frozenset({"engine_ready", "stats_line", "step_line", "request_finished", "train_step"})
 _PROGRESS = frozenset({"model_loaded", "kv_allocated", "graph_capture", "engine_initialised", "memory_account"})
 _ECHOES = frozenset({"engine_failed", "worker_died", "traceback"})
 # What an artefact beside the log may add anywhere: it says nothing on the order of the attempts.
@@ -77,8 +64,8 @@ def attempts(events: Sequence[Event]) -> list[Sequence[Event]]:
         if event.name == "launched" and (broken or _again(event, served, ends)):
             runs.append([])
             broken, served = False, set()
-        broken = broken or event.name in _FATAL or refuses(event)
-        if event.name in _SERVING or _answered(event):
+        broken = broken or event.name in END_A_START or refuses(event)
+        if event.name in SERVING or _answered(event):
             served.add(_file(event))
         runs[-1].append(event)
     said = [run for run in runs if any(event.name not in _BESIDE for event in run)]
@@ -98,7 +85,7 @@ def _file(event: Event) -> str:
 
 def first_served(run: Sequence[Event]) -> Event | None:
     """The first event that shows the server answering: its own word, or an answered request that is no probe."""
-    return next((event for event in run if event.name in _SERVING or _answered(event)), None)
+    return next((event for event in run if event.name in SERVING or _answered(event)), None)
 
 
 def _answered(event: Event) -> bool:
@@ -116,7 +103,7 @@ def refuses(event: Event) -> bool:
 
 def is_fatal(event: Event, run: Sequence[Event]) -> bool:
     """Whether a start ends with this event. A traceback counts when the start does not go on after it."""
-    if event.name in _FATAL or refuses(event):
+    if event.name in END_A_START or refuses(event):
         return True
     if event.name != "traceback":
         return False

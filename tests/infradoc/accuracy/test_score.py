@@ -151,6 +151,8 @@ def test_the_page_lists_what_falls_short(some):
         ("expect: [no-such-id]\n", "no finding id"),
         ("expect: [healthy]\nforbid: [nonsense]\n", "'nonsense'"),
         ("expect: [\n", "cannot be read"),
+        ("expect: [healthy]\nversion: 2020-13-45\n", "not readable as YAML: month must be"),
+        ('expect: [healthy]\nversion: !!int "x"\n', "not readable as YAML"),
     ],
 )
 def test_labels_that_cannot_be_used(label, words, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import os
 import socket
 import threading
 import time
@@ -246,6 +247,9 @@ def test_a_ca_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no PEM")
     with pytest.raises(SendError, match=r"The CA file .* of the sink s cannot be used"):
         post("https://127.0.0.1:1/", ca_file=str(tmp_path / "ca.pem"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SendError, match="cannot be used: it is no regular file"):
+        post("https://127.0.0.1:1/", ca_file=str(tmp_path / "pipe"))
 
 
 def test_logs_hold_no_secret(receiver: Any, closed_port: int, caplog: pytest.LogCaptureFixture) -> None:

@@ -82,6 +82,12 @@ def test_tensorrt_llm_options(config):
     assert facts["prefix_caching"] is False and facts["max_num_seqs"] == 64
 
 
+def test_a_backend_of_tensorrt_llm_tells_its_options_from_those_of_vllm(config):
+    shared = "model: org/m-4b\nenable_chunked_prefill: false\n"
+    assert config(shared + "backend: pytorch\n")[1]["target.system"] == "trtllm"
+    assert config(shared + "max_num_seqs: 64\n")[1]["target.system"] == "vllm"
+
+
 def test_sglang_options(config):
     _, facts = config("model-path: org/m\nmem-fraction-static: 0.9\ntp: 2\ndisable-radix-cache: true\n")
     assert (

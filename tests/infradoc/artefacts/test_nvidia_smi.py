@@ -201,3 +201,34 @@ def test_any_text_is_survived(lines):
     for start, end in kind.spans(lines):
         assert 0 <= start < end <= len(lines)
     kind.read(Segment("nvidia_smi", "smi.txt", 1, lines))
+
+
+REASONS = ["HW Slowdown                       : Active", "    HW Thermal Slowdown           : Active"]
+REMAPPED = [
+    "    Remapped Rows",
+    "        Uncorrectable Error               : 3",
+    "        Pending                           : Yes",
+]
+POWER = [
+    "    Power Readings",
+    "        Power Draw                        : 150.10 W",
+    "    Clocks Event Reasons",
+    "        SW Power Cap                      : Active",
+]
+
+
+@pytest.mark.parametrize("indent", [0, 4])
+def test_parts_of_a_query_without_its_head(indent):
+    def read(lines):
+        text = [line[4 - indent :] if line.startswith("    ") else line for line in lines]
+        assert NvidiaSmiKind().spans(text) == [(0, len(text))]
+        return NvidiaSmiKind().read(Segment("nvidia_smi", "q.txt", 1, text)).events
+
+    assert {e.fields["reason"] for e in read(REASONS) if e.name == "gpu_clocks_reason"} == {"hw_slowdown", "hw_thermal"}
+    assert [e.fields["remap_pending"] for e in read(REMAPPED)] == [True]
+    state, reason = read(POWER)
+    assert (state.fields["power_watts"], reason.fields["reason"]) == (150.1, "power_cap")
+
+
+def test_sections_of_another_program_are_not_claimed():
+    assert NvidiaSmiKind().spans(["    Temperature", "        CPU : 50 C", "GPU is busy"]) == []

@@ -193,3 +193,13 @@ def test_any_text_is_survived(lines):
 def test_tables_of_many_hands(lines, scores):
     found = [event for event in read(lines).events if event.name == "eval_score"]
     assert [(e.fields["task"], e.fields["score"], e.fields.get("reference")) for e in found] == scores
+
+
+def test_an_answer_of_each_format_of_one_model():
+    lines = ["q4_0 : " + "is " * 20, "f16  : 'The capital of France is Paris.'"]
+    assert QualityKind().spans(lines) == [(0, 2)]
+    read = QualityKind().read(Segment("quality", "t", 1, lines))
+    assert [event.fields["what"] for event in read.events] == ["repeated"]
+    assert [fact.value for fact in read.facts if fact.name == "quant.method"] == ["q4_0"]
+    whole = QualityKind().read(Segment("quality", "t", 1, ["f16 : " + "is " * 20, "q4_0 : 'Paris is the capital.'"]))
+    assert not [fact for fact in whole.facts if fact.name == "quant.method"]

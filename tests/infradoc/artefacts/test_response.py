@@ -254,3 +254,37 @@ def test_any_json_is_survived(value):
     lines = json.dumps(value, indent=1).splitlines()
     ResponseKind().spans(lines)
     ResponseKind().read(Segment("response", "r.json", 1, lines))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "instructor.exceptions.IncompleteOutputException: The output is incomplete due to a max_tokens length limit.",
+        "UnexpectedModelBehavior: Model token limit (256) exceeded before any response was generated.",
+        "LM response was truncated due to exceeding max_tokens=1000.",
+        "The completion for index 0 has been truncated before reaching a natural stopping point.",
+        "Output tokens: ~4,096 of 4,096 -- possibly exceeded output limit!",
+        "error: the model reached the maximum output token limit and stopped",
+        "finish_reason -> 'length'",
+    ],
+)
+def test_clients_tell_of_an_answer_that_is_not_whole(line):
+    assert ResponseKind().spans(["a log line", line]) == [(1, 2)]
+    assert [(event.name, event.fields["reason"]) for event in _read(line)] == [("request_finished", "length")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the rate limit was reached",
+        'msg="truncating input prompt" limit=2048 prompt=3940',
+        "max_tokens must be at least 1, got -5",
+        "completion ended by the client after 12 tokens",
+    ],
+)
+def test_other_limits_are_no_cut_answer(line):
+    assert "length" not in {event.fields.get("reason") for event in _read(line)}
+
+
+def test_an_error_code_may_be_anything():
+    assert _read('{"error": {"message": null}, "message": null, "code": []}') == []

@@ -98,3 +98,46 @@ def test_any_lines(lines):
         end, rows = contrasted(lines, index)
         assert (end == index) is (not rows)
         assert all(index <= row.line < end for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("lines", "whole", "fewer"),
+    [
+        (["original chat model accuracy 0.581", "awq compressed model accuracy 0.094"], 0.581, 0.094),
+        (["before quantization: accuracy=80.1%", "after int4_awq quantization: accuracy=20.3%"], 80.1, 20.3),
+        (["--kv-cache-dtype auto: passkey 98/100", "--kv-cache-dtype fp8: passkey 31/100"], 98.0, 31.0),
+        (["FP16: 8.672 ppl", "INT4: 10.9 ppl"], 8.672, 10.9),
+    ],
+)
+def test_lines_that_say_the_same_in_other_words(lines, whole, fewer):
+    end, rows = said(*lines)
+    assert end == 2
+    assert {quantized: score for _, score, _, quantized in rows} == {False: whole, True: fewer}
+
+
+def test_lines_on_different_data_are_not_compared():
+    assert said("fp16 accuracy on contracts 0.81", "awq accuracy on poems 0.42")[1] == []
+
+
+def _scores(*lines):
+    events = QualityKind().read(Segment("quality", "t", 1, list(lines))).events
+    return [(e.fields["task"], e.fields["score"], e.fields.get("reference"), e.fields["metric"]) for e in events]
+
+
+def test_tables_with_a_column_for_the_format():
+    table = ["| model | quant | gsm8k |", "|---|---|---|", "| m-7b | BF16 | 85.4 |", "| m-7b | GPTQ-Int4 | 62.0 |"]
+    assert _scores(*table) == [("m-7b gsm8k", 62.0, 85.4, "higher")]
+    assert _scores("model,gsm8k", "m-7b-instruct,85.1", "m-7b-instruct-awq,61.0") == [("gsm8k", 61.0, 85.1, "higher")]
+    speeds = ["| model | quant | tok/s |", "|---|---|---|", "| m-7b | BF16 | 85.4 |", "| m-7b | GPTQ-Int4 | 62.0 |"]
+    assert _scores(*speeds) == []
+
+
+def test_a_heading_names_what_the_numbers_are():
+    assert _scores("m-7b wikitext ppl", "fp16: 7.9", "awq: 13.5") == [
+        ("perplexity", 7.9, None, "lower"),
+        ("perplexity", 13.5, None, "lower"),
+    ]
+    assert _scores("perplexity on wikitext2", "  fp16   5.68", "  3-bit  9.74") == [
+        ("perplexity", 5.68, None, "lower"),
+        ("perplexity", 9.74, None, "lower"),
+    ]

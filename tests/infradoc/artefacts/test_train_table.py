@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infradoc.artefacts.kinds.train_table import TrainTableKind
+from infradoc.artefacts.model import Segment
 
 KIND = TrainTableKind()
 
@@ -84,3 +85,11 @@ def test_losses_in_a_sentence(read):
 
 def test_one_run_is_no_comparison():
     assert KIND.spans(["gradient_accumulation_steps=8: 4.15 s/step", "per_device_train_batch_size=2"]) == []
+
+
+def test_times_in_front_of_what_they_belong_to():
+    line = "per step: 9.9 s with accumulate_grad_batches=8, 1.24 s with accumulate_grad_batches=1, on 4 nodes"
+    kind = TrainTableKind()
+    assert kind.spans([line]) == [(0, 1)]
+    events = kind.read(Segment("train_table", "notes", 1, [line])).events
+    assert [(event.fields["accumulation"], event.fields["seconds"]) for event in events] == [(8, 9.9), (1, 1.24)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -226,3 +227,15 @@ def test_help_of_every_part(run: Run) -> None:
     for words in (("--help",), ("test", "--help"), ("list", "--help"), ("replay", "--help"), ("silence", "--help")):
         code, out, _ = run(*words)
         assert code == 0 and "usage: infradoc alerts" in out
+
+
+def test_a_silence_on_a_full_disk_is_not_said_to_wait(run: Run, told: Database) -> None:
+    """RLIMIT_FSIZE makes writes fail as a full disk does."""
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, kept[1]))
+    try:
+        code, _, err = run("silence", "target=prod", "--for", "2h")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert code == 1 and "full or failing. Free the disk; nothing is changed until then." in err
+    assert "none" in run("silence", "list")[1]

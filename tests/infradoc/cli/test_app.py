@@ -87,6 +87,9 @@ class _Module:
         (KeyboardInterrupt(), 130, ""),
         (SystemExit(3), 3, ""),
         (ZeroDivisionError("division\nby zero"), 1, "infradoc: Internal error: ZeroDivisionError: division by zero."),
+        (OSError(28, "No space left on device", "x.db"), 1, "infradoc: x.db cannot be written: the disk under it is"),
+        (OSError(27, "File too large"), 1, "infradoc: The output or a file cannot be written: it would be larger"),
+        (OSError(122, "Disk quota exceeded"), 1, "infradoc: The output or a file cannot be written: the quota of"),
     ],
 )
 def test_faults_become_one_sentence(
@@ -147,3 +150,20 @@ def test_an_output_that_takes_nothing_is_no_internal_error(shell: str) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert "Internal error" not in done.stderr and "Traceback" not in done.stderr
     assert ("the disk under it is full" in done.stderr) == (shell == ">/dev/full")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_is_cut_off_is_told(tmp_path: Path, unbuffered: str) -> None:
+    """A disk that fills up takes a part: unbuffered, as in containers, Python lets the rest go without an error."""
+    command = f"ulimit -f 1; exec {sys.executable} -P -m infradoc rules list > {tmp_path / 'out'}"
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 1 and "cannot be written: it would be larger" in done.stderr
+    assert done.stderr.count("\n") == 1 and (tmp_path / "out").stat().st_size == 1024
+
+
+def test_a_certificate_file_that_is_a_pipe_holds_nothing_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    argv = ["bench", "https://127.0.0.1:9", "--ca", str(tmp_path / "pipe"), "--duration", "1s"]
+    assert app.dispatch(argv) == 2
+    assert "cannot be used: it is no regular file. Give a PEM file." in capsys.readouterr().err

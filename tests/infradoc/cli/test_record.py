@@ -143,7 +143,7 @@ def test_what_was_seen_is_packed_although_the_recording_fails(
     folder.mkdir()
     out = folder / "r.tar.gz"
     assert app.dispatch(["record", server.url, "-o", str(out), "--for", "5s", "--every", "100ms"]) == 1
-    assert "A file cannot be written: the disk under it is full." in capsys.readouterr().err
+    assert "The output or a file cannot be written: the disk under it is full." in capsys.readouterr().err
     assert list(folder.iterdir()) == [out]
     assert len(list(Recording(out).ticks())) == 2
 

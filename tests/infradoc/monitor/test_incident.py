@@ -13,7 +13,9 @@ from infradoc.monitor.attach import attach
 from infradoc.monitor.incident import KEPT_SECONDS
 from infradoc.monitor.loop import Monitor, Tick
 from infradoc.report.build import Observation, build_report
+from infradoc_rules import engine
 from infradoc_rules.catalog import load_catalog
+from infradoc_rules.frame import MemoryFrame
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -114,3 +116,34 @@ def test_what_no_rule_explains_is_shown_and_not_called_healthy(server: Any, vllm
     report = json.loads((tmp_path / "server.json").read_text())
     assert report["status"] == "unknown"
     assert any("VllmWorker-1 died unexpectedly" in line for line in report["not_visible"])
+
+
+def test_an_incident_is_judged_once_and_not_at_each_look(
+    server: Any, vllm_page: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[object] = []  # a frame for each post-mortem part that was judged on an incident
+    real = engine.judge_post_mortem
+
+    def counting(part: Any, frame: Any, names: Any) -> Any:
+        judged.extend([frame] if isinstance(frame, MemoryFrame) else [])
+        return real(part, frame, names)
+
+    monkeypatch.setattr(engine, "judge_post_mortem", counting)
+    log = tmp_path / "server.log"
+    log.write_text("")
+    server.page("/metrics", vllm_page)
+    config = Config(targets={"t": TargetConfig(url=server.url, log=str(log), host=False)})
+    watch = Monitor(attach("t", config), load_catalog())
+    for now in range(100, 170, 10):  # until `$seen` stands still: for each other value of it all is judged anew
+        watch.tick(float(now))
+    looks = []
+    for now in range(170, 176):
+        if now in (171, 174):
+            with log.open("a") as handle:
+                handle.write(TIMED_OUT)
+        before = len(judged)
+        tick = watch.tick(float(now))
+        looks.append(len(judged) - before)
+    watch.close()
+    assert tick.findings[0].id == "nccl-timeout"
+    assert [count > 0 for count in looks] == [False, True, False, False, True, False], looks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import struct
@@ -100,6 +101,13 @@ def test_the_client_certificate_of_the_target_is_shown(guarded: Any, files: dict
 def test_a_certificate_that_cannot_be_used_is_one_sentence(files: dict[str, str]) -> None:
     with pytest.raises(InfradocError, match=r"client certificate .*gone\.pem cannot be used"):
         AdminClient("https://127.0.0.1:9", "t", Auth(ca_file=files["ca"], client_cert_file="gone.pem"))
+
+
+@pytest.mark.parametrize("key", ["ca_file", "client_cert_file"])
+def test_a_pipe_in_place_of_a_certificate_holds_nothing_up(key: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InfradocError, match="pipe cannot be used: it is no regular file"):
+        AdminClient("https://127.0.0.1:9", "t", Auth(**{key: str(tmp_path / "pipe")}))
 
 
 def test_the_proxy_of_the_target_is_used(proxy: Any) -> None:

@@ -120,6 +120,9 @@ def test_a_control_run_on_a_real_engine(engine: Any, journal: Journal, tmp_path:
     assert outcome.after.errors()[0] == 0
     assert (outcome.after.tokens_per_second().value or 0) > 0
     assert outcome.applied is None and journal.changes() == []
+    others = outcome.neighbours  # the load runs in this process: whoever is busy beside it is not
+    assert others is not None and 0 <= others.before.others <= others.before.cores
+    assert ("Other programs took" in verdict.reason) == others.moved
     if not with_clients:
         assert "Measured by the server itself" in verdict.reason
     assert time.time() - outcome.after.end < 30

@@ -202,3 +202,12 @@ def test_damage_while_it_is_used_is_mended_by_the_next_look(tmp_path: Path) -> N
     assert len(history.changes(0.0)) == 1 and history.changes(0.0, "other") == []
     history.close()
     assert {row["id"] for row in History(path, 1e9).findings(0.0)} == {"a", "c"}
+
+
+def test_old_rows_go_also_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", 1000.0)
+    history.measure(1_000_000.0, "prod", {"queue_depth": 1.0})  # looked for old rows at a time that was wrong
+    for minute in range(60):
+        history.measure(60.0 * minute, "prod", {"queue_depth": 1.0})
+    assert min(row["minute"] for row in history.vitals(0.0, "prod", "queue_depth")) > 3600.0 - 1000.0 - 600.0 - 120.0
+    history.close()

@@ -126,3 +126,16 @@ def test_a_name_that_dns_cannot_have_is_one_sentence() -> None:
 def test_what_is_no_number_is_null() -> None:
     body = as_json({"a": [float("nan"), float("inf"), 1.5], "b": "\ud800"})[2]
     assert json.loads(body) == {"a": [None, None, 1.5], "b": "\ud800"}
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("600", 600.0), ("10m", 600.0), ("24h", 86_400.0), ("0", 0.0)])
+def test_how_far_back_is_a_duration_as_everywhere(given: str, seconds: float) -> None:
+    before = time.time()
+    begin = http.since({"since": given}, 1.0)
+    assert before - seconds <= begin <= time.time() - seconds
+
+
+@pytest.mark.parametrize("given", ["nan", "-1", "1e400", "99999999999999d", "2 weeks", ""])
+def test_how_far_back_is_told_when_it_is_none(given: str) -> None:
+    with pytest.raises(ValueError, match=r"since is how far to look back: .* is no duration from 0s to 3650d"):
+        http.since({"since": given}, 1.0)

@@ -99,6 +99,27 @@ def test_a_reload_on_a_full_disk(
     assert running.end() == 0
 
 
+def test_the_end_on_a_full_disk_says_what_is_lost(
+    server: Any, vllm_page: bytes, watch: Callable[..., Any], tmp_path: Path, httpserver: HTTPServer
+) -> None:
+    server.page("/metrics", vllm_page)
+    log = tmp_path / "server.log"
+    log.write_text(LOG)
+    running = watch(config(server.url, log, httpserver, "ops"))
+    running.url()
+    time.sleep(2.0)  # what the log held before the first look counts as old
+    number = running.process.pid
+    resource.prlimit(number, resource.RLIMIT_FSIZE, (0, resource.prlimit(number, resource.RLIMIT_FSIZE)[1]))
+    with log.open("a") as out:
+        out.write(XID)
+    while "alerts' database" not in running.wait_for("trouble")["text"]:
+        pass  # the history says the same of itself
+    running.process.send_signal(signal.SIGTERM)
+    running.wait_for("stopping")
+    assert "not stored before the end, and not sent: 1 (" in running.wait_for("trouble")["text"]
+    assert running.process.wait(30) == 0 and not httpserver.log
+
+
 def test_a_watch_that_is_killed_leaves_no_log_command(
     server: Any, vllm_page: bytes, watch: Callable[..., Any], tmp_path: Path
 ) -> None:
