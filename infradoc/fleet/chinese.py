@@ -152,6 +152,7 @@ TROUBLES: Mapping[str, str] = {
         "改动日志 {file} 无法写入：{why}；没有更改任何内容。"
     ),
     "Free the disk or set INFRADOC_STATE_DIR.": "请清出磁盘空间，或设置 INFRADOC_STATE_DIR。",
+    "The journal {file} cannot be written: {why}.": "改动日志 {file} 无法写入：{why}。",
     "The journal {file} cannot be read: {why}.": "改动日志 {file} 无法读取：{why}。",
     # recordings
     "{file} is no recording.": "{file} 不是录制。",

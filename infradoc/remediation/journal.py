@@ -116,8 +116,9 @@ class Journal:
                 os.write(handle, b"\n" + line if torn else line)
                 os.fsync(handle)
         except OSError as error:
-            nothing = "; nothing was changed" if entry.kind == "intent" else ""  # all else is about what was
-            message = f"The journal {self.path} cannot be written: {error.strerror}{nothing}."
+            message = f"The journal {self.path} cannot be written: {error.strerror}."
+            if entry.kind == "intent":  # all else is about what was changed
+                message = f"The journal {self.path} cannot be written: {error.strerror}; nothing was changed."
             raise JournalError(message, "Free the disk or set INFRADOC_STATE_DIR.") from error
 
     @contextmanager
