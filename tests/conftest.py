@@ -29,3 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.path.relative_to(ROOT).as_posix() if item.path.is_relative_to(ROOT) else ""
         if any(place == name or place.startswith(f"{name}/") for name in SERIAL):
             item.add_marker(pytest.mark.serial)
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: those that were packed hold the time, and two workers would collect different
+    names when a second passes between them."""
+    return argname if isinstance(val, bytes) else None

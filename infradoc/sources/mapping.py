@@ -14,6 +14,7 @@ from infradoc_rules.signals import signal_table
 
 _NAMES = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]*)[{ ]", re.MULTILINE)
 _MAX_SAMPLES = 100_000
+_INFINITE = float("inf")
 # A page whose labels change at every scrape (request ids) would make the memory of its series grow for ever.
 MAX_KNOWN_SERIES = 50_000
 
@@ -28,7 +29,8 @@ class UnknownPage(Exception):
 
 @dataclass(slots=True)
 class MappedPage:
-    """What one page said. `garbage` counts lines that are no samples; `complete` is an OpenMetrics end mark."""
+    """What one page said. `garbage` counts lines that are no samples, or whose value cannot be; `complete` is an
+    OpenMetrics end mark."""
 
     samples: list[Sample] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
@@ -92,6 +94,9 @@ class PageMapper:
         for (index, factor), raw in scan.samples[:_MAX_SAMPLES]:
             if index < 0:
                 self._info(-index - 1, raw, found, extra)
+                continue
+            if raw < 0.0 or raw == _INFINITE:  # no signal can be: some engines write -1 for what they do not know
+                found.garbage += 1
                 continue
             value = raw if factor == 1.0 else raw * factor
             if index in values:

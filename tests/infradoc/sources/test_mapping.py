@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from infradoc.sources.mapping import PageMapper
 
 BUCKETS = (("0.1", 3), ("1", 7), ("+Inf", 9))
@@ -80,3 +82,17 @@ def test_what_differs_by_more_than_the_rank_adds_up_over_the_largest_of_each() -
 def test_the_engines_of_one_vllm_are_replicas() -> None:
     page = "".join(f'vllm:num_requests_running{{engine="{engine}",model_name="m"}} 4\n' for engine in range(4))
     assert totals(page) == {"llm_requests_running": 16}
+
+
+@pytest.mark.parametrize("value", ["-1", "-0.5", "+Inf", "-Inf"])
+def test_a_value_that_cannot_be_is_left_out_and_counted(value: str) -> None:
+    page = f"vllm:num_requests_running 3\nvllm:num_requests_waiting {value}\nvllm:kv_cache_usage_perc {value}\n"
+    found = PageMapper().page(page.encode(), 0.0)
+    assert {sample.name: sample.value for sample in found.samples} == {"llm_requests_running": 3.0}
+    assert found.garbage == 2
+
+
+def test_an_impossible_term_spoils_no_sum() -> None:
+    good = totals(sglang_page(1, data=2))["llm_preemptions_total"]
+    bad = sglang_page(1, data=2).replace("} 6\n", "} -6\n", 1)
+    assert totals(bad)["llm_preemptions_total"] == good / 2
