@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from infradoc_engine.kv_pages import empty_pages
+from infradoc_engine.memory import host_room
 
 # The row count that oneDNN lays the packed weight out for. Measured on a 2-core EPYC with AVX-512: a layout for 64
 # rows is within noise of the best at 1, 8, 32, 128 and 500 rows, one for 1 row is 30 % slower at all others.
@@ -12,7 +13,8 @@ PACK_ROWS_HINT = 64
 
 
 # oneDNN writes code for each new row count. Refused memory while it does so ends the process, or its thread can write
-# no code any more (seen up to 1.7 MB short, oneDNN of torch 2.13): so the first time asks for room and fails by itself.
+# no code any more (seen up to 1.7 MB short, oneDNN of torch 2.13): so the first time asks for room and fails by itself,
+# and is given that room again while it writes: what was free when it asked may be taken, or was another's for a moment.
 CODE_BYTES = 4 << 20
 _KNOWN_ROW_COUNTS = 100  # oneDNN keeps 1024 pieces of code; a model has about five shapes, each with its row counts
 
@@ -42,18 +44,22 @@ class Linear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """x: [num_rows, in_features] -> [num_rows, out_features], x's dtype. MemoryError when there is no room."""
-        if self._packed:
-            if x.shape[0] not in self._row_counts:
-                self._ask_for_room(x)
-            out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
-            return out
-        return torch.nn.functional.linear(x, self._weight)
-
-    def _ask_for_room(self, x: torch.Tensor) -> None:
+        if not self._packed:
+            return torch.nn.functional.linear(x, self._weight)
+        if x.shape[0] in self._row_counts:
+            return self._multiply(x)
         if len(self._row_counts) >= _KNOWN_ROW_COUNTS:
             self._row_counts.clear()
-        empty_pages((x.shape[0] * self.out_features * x.element_size() + CODE_BYTES,), torch.uint8, x.device)
+        num_bytes = x.shape[0] * self.out_features * x.element_size() + CODE_BYTES
+        empty_pages((num_bytes,), torch.uint8, x.device)
+        with host_room(num_bytes):
+            out = self._multiply(x)
         self._row_counts.add(x.shape[0])
+        return out
+
+    def _multiply(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
+        return out
 
 
 class FusedRows:
