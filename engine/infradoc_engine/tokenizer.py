@@ -10,8 +10,9 @@ from tokenizers.models import BPE
 
 from infradoc_engine.memory import host_room
 
-# Room for encoding: measured are 100 to 230 bytes per byte of text; a step that runs meanwhile takes of it too.
-_ENCODE_BYTES, _ENCODE_BYTES_PER_BYTE = 16 << 20, 1000
+# Room for encoding: measured are 100 to 230 bytes per byte of text; a step that runs meanwhile takes of it too, so a
+# short text, whose 2 MiB in small pieces are set aside already (see host_reserve), opens none.
+_ENCODE_BYTES, _ENCODE_BYTES_PER_BYTE, _SHORT_BYTES = 16 << 20, 1000, 8192
 CONTROL, USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
 
 # Where each family cuts text before byte-pair merging, by the name that GGUF files use.
@@ -93,8 +94,13 @@ class TokenizerHandle:
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """Token ids of the whole text. `encode_batch` because it releases the GIL for the work; `encode` holds it."""
         num_bytes = len(text) if text.isascii() else 3 * len(text)
+        if num_bytes <= _SHORT_BYTES:
+            return self._encode(text, add_special)
         with host_room(_ENCODE_BYTES + _ENCODE_BYTES_PER_BYTE * num_bytes):
-            return list(self._tokenizer.encode_batch([text], add_special_tokens=add_special)[0].ids)
+            return self._encode(text, add_special)
+
+    def _encode(self, text: str, add_special: bool) -> list[int]:
+        return list(self._tokenizer.encode_batch([text], add_special_tokens=add_special)[0].ids)
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of the ids; bytes that are no UTF-8 become U+FFFD."""
