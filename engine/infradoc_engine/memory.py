@@ -135,8 +135,9 @@ class _HostRoom:
         """See `host_room`."""
         with self._lock:
             self._rooms.append(num_bytes)
-            self._apply()
-        try:
+        try:  # applying may itself find no memory: then the room is closed again, not open for good
+            with self._lock:
+                self._apply()
             yield
         finally:
             with self._lock:

@@ -201,6 +201,29 @@ print(json.dumps([read, len(answers), len(objects), refused]))
 
 
 @linux
+def test_room_that_cannot_be_opened_does_not_stay_open() -> None:
+    """Reading how much is mapped may itself find no memory."""
+    before, after = in_child("""
+import resource
+from infradoc_engine import memory
+def none_left(key):
+    raise MemoryError
+with memory.MemoryLimit(100 << 20):
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    read, memory.status_bytes = memory.status_bytes, none_left
+    try:
+        with memory.host_room(50 << 20):
+            pass
+    except MemoryError:
+        memory.status_bytes = read
+    with memory.host_room(0):
+        after = resource.getrlimit(resource.RLIMIT_DATA)
+print(json.dumps([before, after]))
+""")
+    assert after == before
+
+
+@linux
 def test_room_for_the_host_lasts_for_a_moment_and_stacks() -> None:
     """Inside, more can be mapped than the limit allows, also where it has been passed; outside the limit stands."""
     granted = in_child("""

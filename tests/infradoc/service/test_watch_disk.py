@@ -71,21 +71,26 @@ def test_damaged_files_are_set_aside_and_shown(
     assert len(list(state.glob("*.damaged-*[0-9]"))) == 2
 
 
+def trouble_on_a_full_disk(running: Any, log: Path) -> tuple[int, int]:
+    """An event once the watch can write nothing any more; returns the limit that was. RLIMIT_FSIZE makes writes fail as
+    a full disk does."""
+    running.url()
+    time.sleep(2.0)  # what the log held before the first look counts as old
+    before = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+    with log.open("a") as out:
+        out.write(XID)
+    return before
+
+
 def test_a_reload_on_a_full_disk(
     server: Any, vllm_page: bytes, watch: Callable[..., Any], tmp_path: Path, httpserver: HTTPServer
 ) -> None:
-    """RLIMIT_FSIZE makes writes fail as a full disk does."""
     server.page("/metrics", vllm_page)
     log = tmp_path / "server.log"
     log.write_text(LOG)
     running = watch(config(server.url, log, httpserver, "old"))
-    running.url()
-    time.sleep(2.0)  # what the log held before the first look counts as old
-    number = running.process.pid
-    before = resource.prlimit(number, resource.RLIMIT_FSIZE)
-    resource.prlimit(number, resource.RLIMIT_FSIZE, (0, before[1]))
-    with log.open("a") as out:
-        out.write(XID)
+    before = trouble_on_a_full_disk(running, log)
     running.wait_for("fired")
     assert "full or failing" in running.wait_for("trouble")["text"]
     running.config.write_text(config(server.url, log, httpserver, "new"))
@@ -93,7 +98,7 @@ def test_a_reload_on_a_full_disk(
     assert "alerts: changed" in running.wait_for("reload")["text"]
     time.sleep(1.0)
     assert running.process.poll() is None and not httpserver.log
-    resource.prlimit(number, resource.RLIMIT_FSIZE, before)
+    resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, before)
     until(lambda: len(httpserver.log) > 0)
     assert {request.path for request, _ in httpserver.log} == {"/new"}
     assert running.end() == 0
@@ -106,12 +111,7 @@ def test_the_end_on_a_full_disk_says_what_is_lost(
     log = tmp_path / "server.log"
     log.write_text(LOG)
     running = watch(config(server.url, log, httpserver, "ops"))
-    running.url()
-    time.sleep(2.0)  # what the log held before the first look counts as old
-    number = running.process.pid
-    resource.prlimit(number, resource.RLIMIT_FSIZE, (0, resource.prlimit(number, resource.RLIMIT_FSIZE)[1]))
-    with log.open("a") as out:
-        out.write(XID)
+    trouble_on_a_full_disk(running, log)
     while "alerts' database" not in running.wait_for("trouble")["text"]:
         pass  # the history says the same of itself
     running.process.send_signal(signal.SIGTERM)
